@@ -9,7 +9,9 @@ schedule breaks an invariant, a core raises, or time stands still. Results are a
 JSON lines, and a second call goes on with it. Needs numpy, msgspec, blake3 and safetensors only.
 
 A schedule that does not run the changed lines cannot show the mutant. With `--coverage FILE` those
-are left out: the file says which seeds run which lines. It is written first if it is not there.
+are left out: the file says which seeds run which lines (`tests/world_coverage.py`). It is written
+first if it is not there. A survivor is then also asked in how many schedules its trace differs from
+that of the code as it is: if in none, it may be the same program. Traces catch nothing.
 
 Some mutants cannot be caught by any schedule: `tests/world_excused_mutants.py` says of each why.
 """
@@ -21,12 +23,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.mutants.sites import all_sites, draw, splice
+from tests.world_coverage import Coverage
 from tests.world_excused_mutants import EXCUSED
 from tests.world_semantic_mutants import SEMANTIC
 
@@ -83,102 +85,8 @@ def _is_worded(site: Any) -> bool:
     return any(mark in "\n".join(line) for mark in (".log(", "log_refused(", "text =", "raise "))
 
 
-class Coverage:
-    """Which seeds run which lines, as bits of whole numbers: seed k is bit k."""
-
-    def __init__(self, seeds: int, lines: dict[str, dict[int, int]]) -> None:
-        self.seeds, self.lines = seeds, lines
-
-    @classmethod
-    def found(cls, seeds: int) -> "Coverage":
-        """Run schedules, and look at every line that they run."""
-        from folkman.runtime.world.plan import plan_of
-        from folkman.runtime.world.swarm import run_plan
-
-        files = sorted({path for glob in TARGETS for path in ROOT.glob(glob)})
-        files += [ROOT / path for _, path, _, _ in SEMANTIC]
-        watched: dict[str, set[int]] = {str(path): set() for path in files}
-
-        left: dict[Any, set[int]] = {}  # of a function: its lines that were not run yet
-        full = {name: _lines_of_functions(name) for name in watched}
-
-        def on_line(frame: Any, event: str, arg: object) -> Any:
-            del arg
-            if event == "line":
-                watched[frame.f_code.co_filename].add(frame.f_lineno)
-                left[frame.f_code].discard(frame.f_lineno)
-            return on_line
-
-        def on_call(frame: Any, event: str, arg: object) -> Any:
-            del event, arg
-            code = frame.f_code
-            if code.co_filename not in watched:
-                return None
-            if code not in left:
-                left[code] = set(full[code.co_filename].get(code.co_firstlineno, {-1}))
-            return on_line if left[code] else None
-
-        lines: dict[str, dict[int, int]] = {name: {} for name in watched}
-        for seed in range(seeds):
-            left.clear()
-            for each in watched.values():
-                each.clear()
-            sys.settrace(on_call)
-            run_plan(plan_of(seed))
-            sys.settrace(None)
-            for name, seen in watched.items():
-                for line in seen:
-                    lines[name][line] = lines[name].get(line, 0) | 1 << seed
-        return cls(seeds, lines)
-
-    @classmethod
-    def read(cls, path: Path) -> "Coverage":
-        """Read what was written."""
-        held = json.loads(path.read_text(encoding="utf-8"))
-        lines = {
-            str(ROOT / name): {int(line): int(bits, 16) for line, bits in of_file.items()}
-            for name, of_file in held["lines"].items()
-        }
-        return cls(held["seeds"], lines)
-
-    def write(self, path: Path) -> None:
-        """Write it as one JSON object."""
-        lines = {
-            Path(name).relative_to(ROOT).as_posix(): {k: f"{bits:x}" for k, bits in found.items()}
-            for name, found in self.lines.items()
-        }
-        path.write_text(json.dumps({"seeds": self.seeds, "lines": lines}), encoding="utf-8")
-
-    def seeds_of(self, mutant: Mutant, seeds: int) -> list[int]:
-        """Return the seeds that run a mutant's lines; beyond those that were looked at, all."""
-        found = self.lines.get(str(ROOT / mutant.path), {})
-        bits = 0
-        for line in range(mutant.first, mutant.last + 1):
-            bits |= found.get(line, 0)
-        near = [seed for seed in range(min(seeds, self.seeds)) if bits >> seed & 1]
-        return near + list(range(self.seeds, seeds))
-
-
-def _lines_of_functions(path: str) -> dict[int, set[int]]:
-    """Return the lines that a function can run, by its first line; of two there, of neither."""
-    found: dict[int, set[int]] = {}
-    codes = [compile(Path(path).read_bytes(), path, "exec")]
-    while codes:
-        code = codes.pop()
-        codes += [each for each in code.co_consts if hasattr(each, "co_lines")]
-        lines = {line for _, _, line in code.co_lines() if line is not None}
-        lines -= {code.co_firstlineno}
-        known = found.setdefault(code.co_firstlineno, lines)
-        if known is not lines:
-            found[code.co_firstlineno] = {-1}  # it is watched to its end
-    return found
-
-
-def judge(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> dict[str, Any]:
-    """Run schedules in this process, with the mutant in place of its file, until one fails.
-
-    `most` is the number of seeds that these stand for: others do not run the mutant's lines.
-    """
+def judge(mutant: Mutant, asked: "Asked") -> dict[str, Any]:
+    """Run schedules in this process, with the mutant in place of its file, until one fails."""
     target, given = str(ROOT / mutant.path), importlib.machinery.SourceFileLoader.get_code
 
     def get_code(loader: Any, name: str) -> Any:
@@ -191,14 +99,29 @@ def judge(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> di
     from folkman.runtime.world.swarm import run_plan
 
     begun_s = time.process_time()  # of this process: a busy machine changes nothing
-    for seed in seeds:
+    differ: list[int] = []
+    for seed in asked.seeds:
         outcome = run_plan(plan_of(seed))
         if outcome.broken:
             return {"status": CAUGHT, "seed": seed, "by": outcome.broken, "why": outcome.text}
-        if time.process_time() - begun_s > limit_s:
-            why = f"{limit_s:.0f} s were over"
+        if seed < len(asked.traces) and outcome.digest != asked.traces[seed]:
+            differ.append(seed)
+        if time.process_time() - begun_s > asked.limit_s:
+            why = f"{asked.limit_s:.0f} s were over"
             return {"status": SURVIVED, "seed": seed, "asked": seed + 1, "why": why}
-    return {"status": SURVIVED, "asked": most, "ran": len(seeds)}
+    found: dict[str, Any] = {"status": SURVIVED, "asked": asked.most, "ran": len(asked.seeds)}
+    if asked.traces:
+        found |= {"differ": len(differ), "seed": differ[0] if differ else None}
+    return found
+
+
+class Asked(NamedTuple):
+    """What a mutant is asked."""
+
+    seeds: Sequence[int]
+    most: int  # seeds that these stand for: others do not run the mutant's lines
+    limit_s: float  # of a core
+    traces: Sequence[str]  # of the code as it is, seed by seed; may be none
 
 
 class _Child(NamedTuple):
@@ -208,13 +131,13 @@ class _Child(NamedTuple):
 
 
 def run_all(
-    mutants: Sequence[tuple[Mutant, Sequence[int]]], most: int, workers: int, limit_s: float
+    mutants: Sequence[tuple[Mutant, Asked]], workers: int, limit_s: float
 ) -> Iterator[dict[str, Any]]:
     """Judge mutants in forks of this process, so many at a time."""
     waiting, children = list(reversed(mutants)), dict[int, _Child]()
     while waiting or children:
         while waiting and len(children) < workers:
-            number, child = _fork(*waiting.pop(), most, limit_s)
+            number, child = _fork(*waiting.pop())
             children[number] = child
         time.sleep(0.05)
         for number, child in list(children.items()):
@@ -227,28 +150,19 @@ def run_all(
                 yield _result(child, late=late)
 
 
-def _fork(mutant: Mutant, seeds: Sequence[int], most: int, limit_s: float) -> tuple[int, _Child]:
+def _fork(mutant: Mutant, asked: Asked) -> tuple[int, _Child]:
     reads, writes = os.pipe()
     number = os.fork()
     if number == 0:
         os.close(reads)
         try:
-            found = judge(mutant, seeds, most, limit_s)
+            found = judge(mutant, asked)
         except BaseException as error:  # an import that fails is a mutant that is caught
             found = {"status": CAUGHT, "seed": -1, "by": 0, "why": f"{type(error).__name__}"}
         os.write(writes, json.dumps(found).encode())
         os._exit(0)
     os.close(writes)
     return number, _Child(mutant, reads, time.monotonic())
-
-
-def _in_a_fork(work: Callable[[], None]) -> None:
-    """Do something in a process of its own: mutants need modules that were not imported yet."""
-    number = os.fork()
-    if number == 0:
-        work()
-        os._exit(0)
-    os.waitpid(number, 0)
 
 
 def _result(child: _Child, *, late: bool) -> dict[str, Any]:
@@ -290,12 +204,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--until-s", type=float, default=float("inf"), help="begin no mutant after so long")
     add("--json", type=Path, default=Path("world-mutants.jsonl"), help="results, one a line")
     add("--coverage", type=Path, help="which seeds run which lines; written if it is not there")
+    add("--only", default="", help="mutants whose names have this in them")
     add("--list", action="store_true", help="print the mutants and run nothing")
     chosen = parser.parse_args(arguments)
     os.environ["FOLKMAN_ARITHMETIC"] = "numpy"
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.dont_write_bytecode = True
     mutants = [*semantic(), *drawn(chosen.drawn, chosen.draw_seed)]
+    mutants = [each for each in mutants if chosen.only in each.name]
     if chosen.list:
         print("\n".join(each.name for each in mutants))
         return 0
@@ -309,14 +225,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import numpy  # noqa: F401
     import safetensors.numpy  # noqa: F401
 
-    if chosen.coverage is not None and not chosen.coverage.exists():
-        _in_a_fork(lambda: Coverage.found(chosen.seeds).write(chosen.coverage))
+    coverage = _coverage(chosen.coverage, chosen.seeds, chosen.workers)
     begun_s = time.monotonic()
-    asked = [
-        (each, _seeds_of(each, chosen.coverage, chosen.seeds, last.get(each.name, {})))
-        for each in todo
-    ]
-    for found in run_all(asked, chosen.seeds, chosen.workers, chosen.limit_s):
+    asked = []
+    for each in todo:
+        seeds = _seeds_of(each, coverage, chosen.seeds, last.get(each.name, {}))
+        traces = coverage.traces if coverage is not None else ()
+        asked.append((each, Asked(seeds, chosen.seeds, chosen.limit_s, traces)))
+    for found in run_all(asked, chosen.workers, chosen.limit_s):
         results.append(found)
         with chosen.json.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found) + "\n")
@@ -335,15 +251,24 @@ def _is_settled(found: dict[str, Any], seeds: int) -> bool:
 
 
 def _seeds_of(
-    mutant: Mutant, coverage: Path | None, seeds: int, before: dict[str, Any]
+    mutant: Mutant, coverage: Coverage | None, seeds: int, before: dict[str, Any]
 ) -> Sequence[int]:
     """Return the seeds that a mutant is to be asked of, less those that it has survived."""
-    near = range(seeds) if coverage is None else _coverage(coverage).seeds_of(mutant, seeds)
+    near: Sequence[int] = range(seeds)
+    if coverage is not None:
+        near = coverage.seeds_of(mutant.path, mutant.first, mutant.last, seeds)
     return [seed for seed in near if seed >= before.get("asked", 0)]
 
 
-@cache
-def _coverage(path: Path) -> Coverage:
+def _coverage(path: Path | None, seeds: int, workers: int) -> Coverage | None:
+    """Return which seeds run what, looked at in other processes if nobody did before."""
+    if path is None:
+        return None
+    if not path.exists():
+        found = sorted({each for glob in TARGETS for each in ROOT.glob(glob)})
+        files = {each.relative_to(ROOT).as_posix() for each in found}
+        files |= {name for _, name, _, _ in SEMANTIC}
+        Coverage.found(seeds, files, workers).write(path)
     return Coverage.read(path)
 
 

@@ -29,6 +29,7 @@ from folkman.runtime.core.events import (
     Publish,
     Received,
     Save,
+    Start,
     Tell,
 )
 from folkman.runtime.journal import WAKE
@@ -234,7 +235,7 @@ def beyond_share() -> int:
             lambda body: body._replace(rate=300.0) if type(body).__name__ == "Period" else body,
         )
 
-    return broken_by(change)
+    return broken_by(change, asked=8)
 
 
 def silent_after_heal() -> int:
@@ -533,6 +534,137 @@ def sends_again() -> int:
     return broken_by(change, PLAN._replace(method="rounds"), asked=22)
 
 
+def measures_wrongly() -> int:
+    """A node says twice the rate that it measured."""
+
+    def doubled(facts: Any) -> Any:
+        return facts | {"goodput_bit_s": {k: 2 * v for k, v in facts["goodput_bit_s"].items()}}
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            each._replace(facts=doubled(each.facts)) if isinstance(each, Health) else each
+            for each in effects
+        ]
+
+    return broken_by(change, asked=23)
+
+
+def keeps_news_to_itself() -> int:
+    """A node that may send does not."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [effect for effect in effects if not isinstance(effect, Publish)]
+
+    return broken_by(change, asked=23)
+
+
+def says_another_time() -> int:
+    """A node says that its clock of slots is a second ahead."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return retold(
+            effects,
+            lambda body: (
+                body._replace(clock_s=body.clock_s + 1.0)
+                if isinstance(body, control.Hello)
+                else body
+            ),
+        )
+
+    return broken_by(change, asked=24)
+
+
+def answers_nobody() -> int:
+    """A node gives no answer to what it refuses."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [] if isinstance(event, Received) else effects
+
+    return broken_by(change, asked=24)
+
+
+def greets_nobody() -> int:
+    """A node says hello no more."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [effect for effect in effects if not isinstance(effect, Tell)]
+
+    return broken_by(change, asked=24)
+
+
+def claims_nothing() -> int:
+    """A node sends on a shared band without a word."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [effect for effect in effects if not isinstance(effect, Tell)]
+
+    return broken_by(change, PLAN._replace(method="sum"), asked=25)
+
+
+def saves_seldom() -> int:
+    """A node saves no state after its first."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core.saving._last_s = now_s
+        return effects
+
+    return broken_by(change, asked=26)
+
+
+def skips_a_slot_in_its_journal() -> int:
+    """A node leaves a slot out of its journal."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [e for e in effects if not (isinstance(e, Note) and e.kind == WAKE and e.slot == 2)]
+
+    return broken_by(change, asked=26)
+
+
+def begins_elsewhere() -> int:
+    """A node that begins again counts one message more than it saved."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Start) and event.state is not None:
+            core.node.sequence += 1
+        return effects
+
+    return broken_by(change, PLAN._replace(faults=(Fault("kill", 0, 4.0, 5.0),)), asked=27)
+
+
+def carried_away() -> int:
+    """A node takes parameters that are far from all others."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core.node.mailbox.payload[1] = 9e5
+        return effects
+
+    return broken_by(change, asked=28)
+
+
+def stranger_passed_on() -> int:
+    """A node keeps a copy under another's number."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        letters = core.node.letters
+        if 1 in letters:
+            letters[2] = letters[1]
+        return effects
+
+    return broken_by(change, PLAN._replace(method="forward"), asked=5)
+
+
+def another_round_taken() -> int:
+    """A node counts a message of a round long past as taken."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Received) and core.node.mailbox.round > 4:
+            core.hands.counts["taken"] += 1
+        return effects
+
+    plan = PLAN._replace(method="rounds", faults=(Fault("duplicate", 1, 0.0, 7.0, 0.9, 0),))
+    return broken_by(change, plan, asked=14)
+
+
 CASES: tuple[Callable[[], int], ...] = (
     older_applied,
     published_unsaved,
@@ -566,6 +698,18 @@ CASES: tuple[Callable[[], int], ...] = (
     stays_for_nobody,
     answer_lost,
     sends_again,
+    measures_wrongly,
+    keeps_news_to_itself,
+    says_another_time,
+    answers_nobody,
+    greets_nobody,
+    claims_nothing,
+    saves_seldom,
+    skips_a_slot_in_its_journal,
+    begins_elsewhere,
+    carried_away,
+    stranger_passed_on,
+    another_round_taken,
 )
 """What is broken on purpose; `tests/world/test_world_auditor.py` knows which invariant says so."""
 

@@ -36,6 +36,7 @@ from folkman.record.cluster import (
     STATE_FILE,
 )
 from folkman.runtime.disk import Disk
+from folkman.runtime.same_bytes import with_notes_in_order
 
 __all__ = ["MOST_LIVES", "Arrays", "DamagedError", "SavedLife", "SavedState"]
 __all__ += ["arrays_of", "remove_parts", "state_bytes", "write_whole"]
@@ -86,7 +87,9 @@ def state_bytes(arrays: Arrays, fingerprint: str) -> bytes:
         raise ValueError(f"'{wrong}' is not finite, and is not saved; try a smaller step")
     # of an array without axes, `ascontiguousarray` makes one with one axis
     plain = {k: np.ascontiguousarray(v).reshape(np.shape(v)) for k, v in arrays.items()}
-    data = save(plain, {"format": FORMAT, "fingerprint": fingerprint, "digest": NO_DIGEST.decode()})
+    data = with_notes_in_order(
+        save(plain, {"format": FORMAT, "fingerprint": fingerprint, "digest": NO_DIGEST.decode()})
+    )
     place = DIGEST.search(data, 8, _end_of_header(data))
     assert place is not None  # noqa: S101 - written one line above
     return _with(data, place, _digest(data))

@@ -200,7 +200,7 @@ class SumNode(FreshNode):
         del origin
         sequence = self._next()
         entries, stamps = self.mailbox.total(self.frozen)
-        slot = max(self.slot, fresh_codec.slot_of(self.frozen))
+        slot = max(self.slot, int(slots_of(stamps).max()))  # others may be ahead of this node
         carried = Carried(
             self.wire.run,
             self.index,

@@ -171,9 +171,8 @@ class SumBox:
                 found.sequence,
             )
         if self.rules.paced and slots_of(found.stamps).max() > found.slot:
-            raise CodecError(
-                "range", f"node {found.node} sends stamps beyond slot {found.slot}, which is on"
-            )
+            text = f"node {found.node} sends stamps beyond slot {found.slot}, which is on"
+            raise CodecError("range", text, found.node, found.sequence)
         largest = np.abs(found.entries).max(initial=0.0)
         if not found.bits and not largest <= self.checks.largest:
             text = f"expected entries of at most {self.checks.largest:g}; node {found.node} is bad"
@@ -190,6 +189,8 @@ class SumBox:
                 "range",
                 f"node {found.node} sends our own parameters of stamp {stamp}, which we have not "
                 "sent yet",
+                found.node,
+                found.sequence,
             )
         self.lost = stamp
         raise LostPastError(

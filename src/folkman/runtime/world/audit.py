@@ -7,10 +7,10 @@ was told, what it wants done, and at what it holds; it changes nothing.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from folkman.runtime.codec import CodecError
-from folkman.runtime.control import Control, Hello, open_sealed
+from folkman.runtime.control import Body, Control, Hello
 from folkman.runtime.core.events import Effect, Event, Publish, Save, Start, Tell, Told
 from folkman.runtime.world.contents import Contents, header_of, held_by
+from folkman.runtime.world.ears import Ears, Sealed
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
@@ -36,7 +36,9 @@ class Seen:
         "host",
         "moved",
         "published",
+        "repeated",
         "told",
+        "word",
         "world",
     )
 
@@ -47,6 +49,7 @@ class Seen:
         event: Event,
         effects: list[Effect],
         contents: Contents,
+        sealed: "Sealed",
     ) -> None:
         self.world, self.host, self.event, self.effects = world, host, event, effects
         self._by_kind: dict[type, list[Any]] = {}
@@ -58,11 +61,15 @@ class Seen:
         ]
         self.told: list[tuple[int, Control]] = []
         for effect in self.of(Tell):
-            control = _opened(effect.data, world.setting.run)
+            control = sealed.opened(effect.data)
             if control is not None:
                 self.told.append((effect.peer, control))
         self.moved = True
         """May what is held of others differ from what was held after the step before?"""
+        self.word: Body | None = None
+        """What a neighbour said in this step, if it counts (`folkman.runtime.world.ears`)."""
+        self.repeated = 0
+        """Words that this process was told and had heard before."""
 
     def kinds(self) -> tuple[type, ...]:
         """Return what there is to look at."""
@@ -131,6 +138,7 @@ class Auditor:
         self._hooks: dict[str, list[Callable[..., None]]] = {}
         self._stepped: dict[tuple[type, ...], list[Callable[[Seen], None]]] = {}
         self._held: dict[int, tuple[object, ...]] = {}  # member -> after its last step
+        self._ears: dict[int, Ears] = {}
         self._clock_liars: frozenset[int] = frozenset()
         self.misled: set[int] = set()
         """Who has gone by clocks most of which were a liar's, or of one that had."""
@@ -142,6 +150,7 @@ class Auditor:
         self._contents = Contents(plan.carries, world.setting.run, plan.dim, plan.nodes)
         if plan.in_slots:
             self._clock_liars = frozenset(who for who, lie in plan.liars if lie == "clock")
+        self._sealed = Sealed(world.setting.run)
         asked = self._asked = [each for each in self.invariants if each.asks(world)]
         self.unasked = tuple(each.number for each in self.invariants if each not in asked)
         for name in HOOKS:
@@ -154,12 +163,15 @@ class Auditor:
     def began(self, world: "World", host: "Host", start: Start) -> None:
         """Pass it on, of honest members."""
         if host.lie is None:
+            self._ears[host.number] = Ears(self._sealed)
             for hook in self._hooks["began"]:
                 hook(world, host, start)
 
     def stepped(self, world: "World", host: "Host", event: Event, effects: list[Effect]) -> None:
         """Read what a step says and holds once, and let every invariant look at it."""
-        seen = Seen(world, host, event, effects, self._contents)
+        seen = Seen(world, host, event, effects, self._contents, self._sealed)
+        ears = self._ears[host.number]
+        seen.word, seen.repeated = ears.word(host.core, event), ears.repeated
         self._note_misled(seen)
         held = (host.process, *held_by(seen.node))
         seen.moved = self._held.get(host.number) != held
@@ -176,7 +188,7 @@ class Auditor:
         core: Any = seen.host.core
         if not self._clock_liars or not isinstance(seen.event, Told) or not core.is_learning:
             return
-        said = _opened(seen.event.data, seen.world.setting.run)
+        said = self._sealed.opened(seen.event.data)
         there, bad = core.there(), self._clock_liars | self.misled
         outnumbered = sum(peer in bad for peer in there) > len(there) // 2
         if outnumbered and said is not None and isinstance(said.body, Hello):
@@ -226,10 +238,3 @@ class Auditor:
         """Pass it on."""
         for hook in self._hooks["end"]:
             hook(world)
-
-
-def _opened(data: bytes, run: int) -> Control | None:
-    try:
-        return open_sealed(data, run)
-    except CodecError:
-        return None

@@ -6,7 +6,7 @@ what it says is signed, well-formed and within limits, and yet not true.
 
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from folkman.runtime.control import (
     open_sealed,
     seal,
 )
-from folkman.runtime.core.events import Effect, Event, Publish, Tell
+from folkman.runtime.core.events import Effect, Event, Publish, Received, Tell
 from folkman.runtime.fresh_codec import Carried
 from folkman.runtime.world.cores import Setting
 from folkman.runtime.world.draws import stream
@@ -46,8 +46,14 @@ __all__ = ["MENU", "Lie", "lie_of"]
 
 WITHIN_LIMITS = 9e5
 """Of a poisoned parameter; a mailbox refuses those beyond 1e6."""
+NOT_FINITE = 0.25
+"""Of the poisoned messages: so many have a number that is none."""
 FLOOD = 20
 """Messages that a flooding member sends to every neighbour in a slot, of each kind."""
+
+
+Said: TypeAlias = Body | Message | Carried | Publish | Tell
+"""What a liar may say of its own accord; the last two as they are, without a new number."""
 
 
 class Change(NamedTuple):
@@ -58,7 +64,7 @@ class Change(NamedTuple):
 
     told: "Callable[[Lie, int, Body], list[Body]]"
     published: "Callable[[Lie, int, Message], list[Message]]"
-    unasked: "Callable[[Lie, int], list[Body | Message | Carried]]"
+    unasked: "Callable[[Lie, int], list[Said]]"
     carried: "Callable[[Lie, int, Carried], list[Carried]] | None" = None
 
 
@@ -74,11 +80,15 @@ class Lie:
         self._told = 0  # number of the last control message
         self.last: dict[int, Message | Carried] = {}  # peer -> the last message to it
         self.first: dict[int, Carried] = {}  # peer -> the first sum or copy to it
+        self.heard: dict[int, bytes] = {}  # peer -> the last message of it
+        self.words: dict[int, Tell] = {}  # peer -> the last word to it
         self.slots = 0
 
     def said(self, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
         """Return what leaves the liar in place of what its core wants."""
-        del now_s, event
+        del now_s
+        if isinstance(event, Received):
+            self.heard[event.peer] = event.data
         found: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Tell):
@@ -100,6 +110,8 @@ class Lie:
                     found.append(Publish(peer, encode(item, self._sign)))
                 elif isinstance(item, Carried):
                     found.append(Publish(peer, fresh_codec.encode(item, self._sign)))
+                elif isinstance(item, Publish | Tell):
+                    found.append(item)
                 else:
                     found.append(self._tell(peer, item, 0))
         return found
@@ -117,7 +129,8 @@ class Lie:
     def _tell(self, peer: int, body: Body, at_least: int) -> Tell:
         self._told = max(self._told + 1, at_least)
         control = Control(self._setting.run, self._member, self._told, body)
-        return Tell(peer, seal(control, self._sign))
+        self.words[peer] = Tell(peer, seal(control, self._sign))
+        return self.words[peer]
 
     def _republished(self, effect: Publish) -> list[Effect]:
         if len(effect.data) < HEADER_BYTES:
@@ -175,7 +188,7 @@ def _as_published(lie: Lie, peer: int, message: Message) -> list[Message]:
     return [message]
 
 
-def _nothing(lie: Lie, peer: int) -> list[Body | Message | Carried]:
+def _nothing(lie: Lie, peer: int) -> list[Said]:
     del lie, peer
     return []
 
@@ -185,7 +198,7 @@ def _silent(lie: Lie, peer: int, body: Body) -> list[Body]:
     return [] if isinstance(body, Ack | Refusal) else [body]
 
 
-def _acknowledge_all(lie: Lie, peer: int) -> list[Body | Message | Carried]:
+def _acknowledge_all(lie: Lie, peer: int) -> list[Said]:
     del peer
     return [Ack(lie.draws.choice((1, 1 << 32, (1 << 33) + 7, 1 << 40, 2**63 - 1)))]
 
@@ -193,6 +206,8 @@ def _acknowledge_all(lie: Lie, peer: int) -> list[Body | Message | Carried]:
 def _poisoned(lie: Lie, peer: int, message: Message) -> list[Message]:
     del peer
     signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in message.params])
+    if lie.draws.random() < NOT_FINITE:
+        signs[0] = np.nan
     return [message._replace(params=(signs * WITHIN_LIMITS).astype(message.params.dtype))]
 
 
@@ -238,9 +253,9 @@ def _wrong_rate(lie: Lie, peer: int, body: Body) -> list[Body]:
     return [body]
 
 
-def _flood(lie: Lie, peer: int) -> list[Body | Message | Carried]:
+def _flood(lie: Lie, peer: int) -> list[Said]:
     last = lie.last.get(peer)
-    more: list[Body | Message | Carried] = [Done(lie.slots) for _ in range(FLOOD)]
+    more: list[Said] = [Done(lie.slots) for _ in range(FLOOD)]
     if last is not None:
         for _ in range(FLOOD):
             last = last._replace(sequence=last.sequence + 1)
@@ -254,10 +269,15 @@ def _old_life(lie: Lie, peer: int, body: Body) -> list[Body]:
     return [body._replace(incarnation=lie.slots % 3)] if isinstance(body, Hello) else [body]
 
 
-def _replayed(lie: Lie, peer: int) -> list[Body | Message | Carried]:
-    last = lie.last.get(peer)
-    claim = Known(lie.draws.choice((1, 7, 2**31 - 2, 2**40)))
-    return [claim] if last is None else [claim, last._replace(sequence=max(last.sequence - 1, 0))]
+def _replayed(lie: Lie, peer: int) -> list[Said]:
+    """Claim to know lives, and repeat: a word, a message of one's own, and those of others."""
+    last, word = lie.last.get(peer), lie.words.get(peer)
+    more: list[Said] = [Known(lie.draws.choice((1, 7, 2**31 - 2, 2**40)))]
+    if word is not None:
+        more.insert(0, word)
+    if last is not None:
+        more.append(last._replace(sequence=max(last.sequence - 1, 0)))
+    return more + [Publish(peer, data) for other, data in lie.heard.items() if other != peer]
 
 
 def _equivocal(lie: Lie, peer: int, message: Message) -> list[Message]:

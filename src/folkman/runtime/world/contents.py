@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from folkman.runtime import codec
 from folkman.runtime.codec import FIELDS, HEADER_BYTES
+from folkman.runtime.fresh_codec import slots_of
 
-__all__ = ["Content", "Contents", "Header", "header_of"]
+__all__ = ["Content", "Contents", "Header", "formed_slots", "header_of", "heard_number", "held_by"]
 
 
 class Header(NamedTuple):
@@ -82,6 +83,14 @@ def heard_number(node: object, peer: int, first: int) -> int:
         return int(box.last[peer])
     early = box.ahead.get(peer - first)
     return max(int(box.newest[peer - first]), 0 if early is None else early.sequence)
+
+
+def formed_slots(node: object) -> list[int]:
+    """Return the slots after which the parameters were formed that a node holds of each other."""
+    box = node.mailbox  # type: ignore[attr-defined]
+    if getattr(node, "message", "copy") == "sum":
+        return slots_of(box.sequence).tolist()
+    return box.slot.tolist()
 
 
 def held_by(node: object) -> tuple[bytes, ...]:

@@ -41,7 +41,7 @@ LIVENESS_S = 8.0
 """X: after the last fault honest nodes have so long to hear from each other."""
 AIR_SLOTS = 8
 """Slots that a message may wait and travel on the emulated air, beyond that."""
-CARRIED_SHARE = 0.2
+CARRIED_SHARE = 0.25
 """Of the schedules on measured links: in so many, messages are of another kind."""
 BAND_SHARE = 0.2
 """Of the schedules on the emulated channel: in so many it is a band of sums or copies."""
@@ -132,7 +132,7 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     drawn_method = draws.choice((*FIRST_METHODS, "alone"))
     carried = stream(seed, "carried")  # of its own: other schedules stay what they were
     if drawn_method == "alone" and carried.random() < CARRIED_SHARE:
-        drawn_method = carried.choice(CARRIED)
+        drawn_method = carried.choice((*CARRIED, "feedback"))  # whose schedules are short
     band = stream(seed, "band")
     if drawn_method == "emulated" and band.random() < BAND_SHARE:
         drawn_method = band.choice(tuple(ON_A_BAND))

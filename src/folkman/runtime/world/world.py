@@ -36,6 +36,7 @@ from folkman.runtime.journal import WAKE
 from folkman.runtime.world.air import Arrival, Way
 from folkman.runtime.world.byzantine import lie_of
 from folkman.runtime.world.clock import Clock
+from folkman.runtime.world.contents import formed_slots
 from folkman.runtime.world.cores import Setting
 from folkman.runtime.world.draws import stream
 from folkman.runtime.world.host import OPERATION_S, Host, begin, carry_out
@@ -356,8 +357,8 @@ class World:
 
     def _see_ages(self, host: Host) -> None:
         core: Any = host.core
-        box = core.node.mailbox
-        ages = tuple(max(int(core.node.slot - formed), 0) for formed in box.slot)
+        formed_in = formed_slots(core.node)
+        ages = tuple(max(int(core.node.slot) - formed, 0) for formed in formed_in)
         self.ages.append((self.now_s, host.number, ages, int(core.node.steps)))
 
     def _arrive(self, sender: int, receiver: int, coming: Arrival) -> None:
@@ -522,6 +523,7 @@ class World:
             return
         host.is_suspended = False
         host.clock.run_at(self.now_s, 1.0)
+        host.tick_s = float("inf")  # its clock may have stood still: when it wants one is another
         process, waiting = host.process, list(host.queue)
         host.queue.clear()
         for event in waiting:

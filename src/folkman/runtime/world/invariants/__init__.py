@@ -1,7 +1,9 @@
-"""Twenty sentences, each a class: what holds in every schedule, whatever happens."""
+"""Some thirty sentences, each a class: what holds in every schedule, whatever happens."""
 
 from folkman.runtime.world.audit import Invariant
+from folkman.runtime.world.invariants.habits import Restored, Saves, Unmoved
 from folkman.runtime.world.invariants.keeping import ExitCode, OnePair, SavedFirst, SavedStates
+from folkman.runtime.world.invariants.measuring import Measured
 from folkman.runtime.world.invariants.messages import (
     Counted,
     Heard,
@@ -20,6 +22,7 @@ from folkman.runtime.world.invariants.progress import (
 )
 from folkman.runtime.world.invariants.waiting import Prompt
 from folkman.runtime.world.invariants.whole import Bounded, Replays, SameTrace
+from folkman.runtime.world.invariants.words import Claims, Words
 
 __all__ = ["ALL", "all_invariants"]
 
@@ -44,6 +47,12 @@ ALL: tuple[type[Invariant], ...] = (
     TwinSpread,
     SameTrace,
     Prompt,
+    Measured,
+    Words,
+    Claims,
+    Saves,
+    Restored,
+    Unmoved,
 )
 """By their numbers."""
 

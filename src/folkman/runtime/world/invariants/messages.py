@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from folkman.runtime.codec import version_of
 from folkman.runtime.control import LIFE_BITS, Ack, Period
 from folkman.runtime.core.events import (
     MembersChanged,
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from folkman.runtime.world.world import World
 
 __all__ = ["Counted", "Heard", "Newer", "OfMembers", "OneContent", "Rising", "WithinShare"]
+
+
+ALL = -1
+"""In place of one receiver."""
 
 
 def _broken(invariant: Invariant, text: str) -> Exception:
@@ -187,7 +192,12 @@ class _OfNumbers(Invariant):
 
 
 class Rising(_OfNumbers):
-    """3: a number that was not used before is higher than all that were."""
+    """3: a number that was not used before is higher than all that were.
+
+    On an emulated band a message waits until its receiver has answered the one before. Meanwhile
+    another receiver may get a later one, and this one a copy that it has asked for. So numbers rise
+    for each receiver and kind of message there.
+    """
 
     number = 3
     sentence = "sequences strictly rise over lives, also after lost files"
@@ -195,7 +205,7 @@ class Rising(_OfNumbers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._books: dict[int, _Books] = defaultdict(_Books)
+        self._books: dict[int, dict[Any, _Books]] = defaultdict(lambda: defaultdict(_Books))
         self._told: dict[int, int] = {}
 
     def lost_folder(self, host: "Host") -> None:
@@ -208,19 +218,19 @@ class Rising(_OfNumbers):
 
     def stepped(self, seen: Seen) -> None:
         """Look at every number that leaves a member."""
-        books = self._books[seen.host.number]
+        number, waits = seen.host.number, seen.world.plan.method in ON_A_BAND
         for header in seen.published:
+            books = self._books[number][(header.peer, version_of(header.data)) if waits else ALL]
             if header.sequence > books.highest:
                 books.highest = header.sequence
                 books.used.add(header.sequence)
             elif header.sequence not in books.used:
-                text = f"node {seen.host.number} sends {header.sequence} after {books.highest}"
+                text = f"node {number} sends {header.sequence} after {books.highest}"
                 raise _broken(self, text)
         for _, control in seen.told:
-            if control.sequence <= self._told.get(seen.host.number, -1):
-                text = f"node {seen.host.number} says {control.sequence} again"
-                raise _broken(self, text)
-            self._told[seen.host.number] = control.sequence
+            if control.sequence <= self._told.get(number, -1):
+                raise _broken(self, f"node {number} says {control.sequence} again")
+            self._told[number] = control.sequence
 
 
 class OneContent(_OfNumbers):
@@ -263,12 +273,10 @@ class OfMembers(Invariant):
         "nothing of a revoked, expired or foreign sender is applied, nor weighs after the list "
         "was taken"
     )
-    looks_at = (
-        MembersChanged,
-        Moved,
-    )
+    looks_at = (MembersChanged, Moved, Publish, Received)
 
     def __init__(self) -> None:
+        self._took: dict[int, int] = {}  # messages
         self._members: dict[int, frozenset[int]] = {}
         self._last: dict[int, Any] = {}  # where messages are sums: numbers when the list was taken
 
@@ -276,9 +284,11 @@ class OfMembers(Invariant):
         """Wait for the first list of the new process."""
         del world, start
         self._members.pop(host.number, None)
+        self._took[host.number] = 0
 
     def stepped(self, seen: Seen) -> None:
         """See that those who are not in the list have their first message again."""
+        self._look_at_bringer(seen)
         if isinstance(seen.event, MembersChanged):
             self._members[seen.host.number] = seen.event.members
         members = self._members.get(seen.host.number)
@@ -287,6 +297,8 @@ class OfMembers(Invariant):
         if seen.world.plan.carries == "sum":
             self._look_at_sums(seen, members)
             return
+        if seen.world.plan.carries == "forward":
+            self._look_at_letters(seen, members)
         box = seen.node.mailbox
         first = seen.world.setting.first_sender(seen.host.number)
         for row in np.flatnonzero(box.sequence):
@@ -294,6 +306,30 @@ class OfMembers(Invariant):
             if sender not in members:
                 text = f"node {seen.host.number} holds message {box.sequence[row]} of {sender}"
                 raise _broken(self, f"{text}, which is no member")
+
+    def _look_at_bringer(self, seen: Seen) -> None:
+        """See that nobody brings a message under another's number."""
+        core: Any = seen.host.core
+        number, taken = seen.host.number, core.hands.counts["taken"]
+        before, self._took[number] = self._took[number], taken
+        if taken > before and isinstance(seen.event, Received):
+            header = header_of(seen.event.peer, seen.event.data)
+            if header.node != seen.event.peer and not seen.world.plan.in_slots:
+                text = f"node {number} takes a message of {header.node} from {seen.event.peer}"
+                raise _broken(self, text)
+
+    def _look_at_letters(self, seen: Seen, members: frozenset[int]) -> None:
+        """See that copies are kept and passed on under their origins, members alone."""
+        own = seen.host.number
+        for origin, data in seen.node.letters.items():
+            if header_of(-1, data).node != origin:
+                raise _broken(self, f"node {own} keeps a copy under {origin}, of another")
+            if origin not in members and origin != own:
+                raise _broken(self, f"node {own} keeps a copy of {origin}, which is no member")
+        for content in seen.contents:
+            if content.origin not in members and content.origin != own:
+                text = f"node {own} passes on a copy of {content.origin}, which is no member"
+                raise _broken(self, text)
 
     def _look_at_sums(self, seen: Seen, members: frozenset[int]) -> None:
         """See that no message of a stranger was taken, and that no copy of it is left.

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folkman.runtime.core.events import Health, Note, Start
+from folkman.record.cluster import DONE, LEARNING
+from folkman.runtime.core.core import Phase
+from folkman.runtime.core.events import Health, MembersChanged, Note, Received, Start
+from folkman.runtime.identity import name_of
 from folkman.runtime.journal import WAKE
 from folkman.runtime.world.audit import Invariant, Moved, Seen
+from folkman.runtime.world.contents import header_of
 from folkman.runtime.world.invariants.messages import _broken
-from folkman.runtime.world.plan import CARRIED
+from folkman.runtime.world.plan import AIR_SLOTS, CARRIED
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
@@ -25,12 +29,19 @@ AHEAD = 2
 """Slots by which honest slot clocks may differ once they have heard each other."""
 TWINS = ("alone", "rounds", *CARRIED)
 """Methods in which nodes come together, without a server."""
+MISSED = 20
+"""Slots without one being lived after which a node is no longer well."""
 DRIFT = 0.03
 """Of a monotonic clock, at most."""
 
 
 def _alive_honest(world: "World") -> list["Host"]:
     return [host for host in world.hosts.values() if host.is_alive and host.lie is None]
+
+
+def _slot(host: "Host") -> int:
+    core: Any = host.core
+    return int(core.node.slot)
 
 
 class FreshAfterHeal(Invariant):
@@ -46,6 +57,7 @@ class FreshAfterHeal(Invariant):
     def __init__(self) -> None:
         self._before: dict[tuple[int, int], int] = {}
         self._best: dict[tuple[int, int], int] = defaultdict(int)
+        self._apart = 0  # slots between the first and the last, as faults end
 
     def asks(self, world: "World") -> bool:
         """In rounds a liar may keep its neighbours waiting, and so does one who lost its state.
@@ -59,7 +71,9 @@ class FreshAfterHeal(Invariant):
         return not (world.setting.counts_on and blocked) and not spoiled
 
     def healed(self, world: "World") -> None:
-        """Note what is held now, of those who still learn."""
+        """Note what is held now, of those who still learn, and how far their slots are apart."""
+        slots = [_slot(host) for host in world.hosts.values() if host.is_alive]
+        self._apart = max(slots, default=0) - min(slots, default=0)
         for host in _alive_honest(world):
             core: Any = host.core
             for sender in world.setting.heard_by(host.number):
@@ -77,7 +91,13 @@ class FreshAfterHeal(Invariant):
             self._best[pair] = max(self._best[pair], box.newest_of(sender))
 
     def over(self, world: "World") -> None:
-        """See that each pair has heard something new."""
+        """See that each pair has heard something new.
+
+        On the emulated channel who is ahead of the middle stands still until it is caught up with.
+        """
+        needs_s = (AIR_SLOTS + self._apart) * world.plan.slot_s
+        if world.plan.in_slots and needs_s > world.plan.end_s - world.plan.heal_s:
+            return
         for (receiver, sender), before in self._before.items():
             done = world.setting.is_done(world.hosts[sender]) or world.setting.is_done(
                 world.hosts[receiver]
@@ -144,6 +164,8 @@ class InStep(Invariant):
 
     def __init__(self) -> None:
         self._round: dict[int, int] = {}
+        self._took: dict[int, int] = {}  # messages
+        self._of_round: dict[int, set[tuple[int, int]]] = {}  # (sender, round) that were taken
 
     def asks(self, world: "World") -> bool:
         """Only of methods that wait, among honest members."""
@@ -153,6 +175,7 @@ class InStep(Invariant):
         """Let a process that begins again go on from its last save."""
         del world, start
         self._round.pop(host.number, None)
+        self._took[host.number], self._of_round[host.number] = 0, set()
 
     def lost_folder(self, host: "Host") -> None:
         """Let a node without a folder begin with the first round."""
@@ -166,6 +189,7 @@ class InStep(Invariant):
         before = self._round.get(number)
         if before is not None and round_ not in (before, before + 1):
             raise _broken(self, f"node {number} goes from round {before} to {round_}")
+        self._look_at_taken(seen, round_ if before is None else before)
         self._round[number] = round_
         for peer in seen.world.setting.heard_by(number):
             other = self._round.get(peer)
@@ -175,6 +199,22 @@ class InStep(Invariant):
                 and round_ > other + 1
             ):
                 raise _broken(self, f"node {number} is in round {round_}, {peer} in {other}")
+
+    def _look_at_taken(self, seen: Seen, round_: int) -> None:
+        """See that of each neighbour one message of this round is taken, and one of the next."""
+        core: Any = seen.host.core
+        number, taken = seen.host.number, core.hands.counts["taken"]
+        before, self._took[number] = self._took[number], taken
+        if isinstance(seen.event, MembersChanged):  # who is a member again may say it again
+            self._of_round[number].clear()
+        if taken == before or not isinstance(seen.event, Received):
+            return
+        header = header_of(seen.event.peer, seen.event.data)
+        key = (header.node, header.round)
+        if header.round not in (round_, round_ + 1) or key in self._of_round[number]:
+            text = f"node {number} takes a message of round {header.round} in round {round_}"
+            raise _broken(self, text)
+        self._of_round[number].add(key)
 
     def over(self, world: "World") -> None:
         """See that everyone has taken all its steps where that was asked."""
@@ -191,42 +231,48 @@ class InStep(Invariant):
 
 
 class HonestHealth(Invariant):
-    """15: a node that does nothing says so."""
+    """15: a node that does nothing says so, and one that is well says that."""
 
     number = 15
     sentence = "health is honest"
-    looks_at = (
-        Note,
-        Health,
-    )
 
     def __init__(self) -> None:
-        self._moved_s: dict[int, float] = {}
+        self._lived_s: dict[int, float] = {}
+        self._linked_s: dict[int, float] = {}
+        self._phase: dict[int, Phase] = {}
 
     def began(self, world: "World", host: "Host", start: Start) -> None:
         """Count from the beginning of a process."""
-        del start
-        self._moved_s[host.number] = world.now_s
+        del world, start
+        self._phase[host.number] = Phase.START
 
     def stepped(self, seen: Seen) -> None:
         """Compare what a node says of itself with what it does."""
-        number = seen.host.number
+        core: Any = seen.host.core
+        number, now_s = seen.host.number, core._now_s
+        was, self._phase[number] = self._phase[number], core.phase
+        if was in (Phase.START, Phase.WAIT) and core.phase in (Phase.LEARN, Phase.WRITE):
+            self._lived_s[number] = self._linked_s[number] = now_s
         if any(note.kind == WAKE for note in seen.of(Note)):
-            self._moved_s[number] = seen.world.now_s
+            self._lived_s[number] = now_s
         for said in seen.of(Health):
-            self._check(seen, said)
+            self._check(seen, said, core, now_s)
 
-    def _check(self, seen: Seen, said: Health) -> None:
-        number, settings = seen.host.number, seen.world.setting.settings
-        idle_s = seen.world.now_s - self._moved_s[number]
-        limit_s = 2 * settings.alone_s + 10 * max(settings.slot_s, settings.keep_every_s)
-        learns = seen.world.setting.learns(number) and not seen.world.setting.is_done(seen.host)
-        if said.ok and idle_s > limit_s and learns:
-            text = f"node {number} says it is well, and lived no slot for {idle_s:.1f} s"
-            raise _broken(self, text)
-        steps = said.facts.get("steps")
-        if steps is not None and steps != seen.node.steps:
-            raise _broken(self, f"node {number} says {steps} steps, it took {seen.node.steps}")
+    def _check(self, seen: Seen, said: Health, core: Any, now_s: float) -> None:
+        number, settings, facts = seen.host.number, seen.world.setting.settings, said.facts
+        expected = facts["state"] in (LEARNING, DONE)
+        if facts["state"] == LEARNING:
+            if core.there() or not core.node.neighbours:
+                self._linked_s[number] = now_s
+            longest_s = max(settings.alone_s, MISSED * settings.slot_s)
+            still = now_s - self._lived_s[number] > longest_s and seen.world.setting.learns(number)
+            expected = not still and now_s - self._linked_s[number] <= settings.alone_s
+        if said.ok != expected or facts["ok"] != expected:
+            text = f"node {number} says it is {'well' if said.ok else 'not well'}"
+            raise _broken(self, f"{text}, and is {'well' if expected else 'not'}")
+        own = core.node.steps, core.life.number, sorted(name_of(j) for j in core.there())
+        if (facts["steps"], facts["incarnation"], facts["linked"]) != own:
+            raise _broken(self, f"node {number} says of itself what is not so; it is {own}")
 
 
 class TwinSpread(Invariant):

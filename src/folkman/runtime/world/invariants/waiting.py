@@ -4,8 +4,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from folkman.runtime.codec import CodecError
-from folkman.runtime.control import Ack, Done, open_sealed
+from folkman.runtime.control import Ack, Done
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Linked, MembersChanged, Start, Told, Unlinked
 from folkman.runtime.world.audit import Invariant, Seen
@@ -94,13 +93,8 @@ class Prompt(Invariant):
             known.linked.discard(event.peer)
         elif isinstance(event, MembersChanged):
             known.members = event.members
-        elif isinstance(event, Told) and event.peer not in known.done:
-            try:
-                body = open_sealed(event.data, seen.world.setting.run).body
-            except CodecError:
-                return
-            if isinstance(body, Done) and _core(seen).hands.voice is not None:
-                known.done.add(event.peer)
+        elif isinstance(event, Told) and isinstance(seen.word, Done):
+            known.done.add(event.peer)
 
 
 def _core(seen: Seen) -> Any:

@@ -1,0 +1,208 @@
+"""How a node treats its disk and its journal: invariants 26, 27 and 28."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folkman.runtime import state
+from folkman.runtime.codec import sequence_of
+from folkman.runtime.core.core import Phase
+from folkman.runtime.core.events import (
+    Compute,
+    Finish,
+    Health,
+    Note,
+    Publish,
+    Save,
+    Saved,
+    SaveFailed,
+    Start,
+)
+from folkman.runtime.journal import WAKE
+from folkman.runtime.world.audit import Invariant, Seen
+from folkman.runtime.world.invariants.messages import _broken
+
+if TYPE_CHECKING:
+    from folkman.runtime.world.host import Host
+    from folkman.runtime.world.world import World
+
+__all__ = ["Restored", "Saves", "Unmoved"]
+
+AGAIN_S = 1.0
+"""A disk that refused is given this time."""
+GIVE_UP_S = 5.0
+"""A process that shall end waits so long for what is under way."""
+SLOT, STEPS = 0, 1
+"""Places in the counters of a saved state."""
+FAR = 1e4
+"""No honest parameter of the world comes near this; a poisoned one is at 9e5."""
+
+
+class _Disk:
+    """What one process asked of its disk."""
+
+    def __init__(self, slot: int) -> None:
+        self.open: dict[int, int | None] = {}  # ticket -> steps in its state, None: no state
+        self.state_s = math.inf  # when a state was last to be saved, or the count of time began
+        self.failed_s = self.stop_s = -math.inf
+        self.overdue = False
+        self.taken = self.refused = 0
+        self.steps: int | None = None
+        self.slot = slot  # the next to live
+
+
+class Saves(Invariant):
+    """26: what is lost at an end is never more than it must be."""
+
+    number = 26
+    sentence = "states are saved one at a time, as often as they should be, and the last is awaited"
+    looks_at = (Save, Saved, SaveFailed, Compute, Finish, Health, Note, Start)
+
+    def __init__(self) -> None:
+        self._of: dict[int, _Disk] = {}
+        self._damaged: set[int] = set()
+
+    def flipped(self, host: "Host") -> None:
+        """Let a disk that has rotted be warned of."""
+        self._damaged.add(host.number)
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Begin anew; of a disk that is whole there is nothing to warn of."""
+        del world
+        self._of[host.number] = _Disk(_counter(start, SLOT))
+        if start.warnings and host.number not in self._damaged:
+            raise _broken(self, f"node {host.number} is warned of its disk: {start.warnings}")
+
+    def stepped(self, seen: Seen) -> None:
+        """Look at saves and at their answers."""
+        core: Any = seen.host.core
+        of, now_s, number = self._of[seen.host.number], core._now_s, seen.host.number
+        self._learn(seen, of, now_s)
+        if of.steps is None and core.phase is not Phase.START:
+            of.state_s, of.steps = now_s, int(core.node.steps)
+        for save in seen.of(Save):
+            self._look_at(seen, of, save, now_s)
+        if seen.of(Compute) and not seen.world.setting.counts_on:
+            late = now_s - of.state_s > seen.world.setting.settings.save_every_s + 1e-6
+            overdue = late and not of.open
+            if overdue and of.overdue:
+                raise _broken(self, f"node {number} has saved nothing for {now_s - of.state_s} s")
+            of.overdue = overdue
+        if core.phase is Phase.STOP and of.stop_s == -math.inf:
+            of.stop_s = now_s
+        if seen.of(Finish) and of.open and now_s < of.stop_s + GIVE_UP_S - 1e-6:
+            raise _broken(self, f"node {number} ends in the middle of a save")
+        self._look_at_notes(seen, of)
+        for said in seen.of(Health):
+            counts: Any = said.facts["counts"]
+            told = counts["saves"], counts["saves_failed"], said.facts["saved_steps"]
+            if of.steps is not None and told != (of.taken, of.refused, of.steps):
+                text = f"node {number} says {told} of its saves"
+                raise _broken(self, f"{text}, there were {of.taken}, {of.refused}, {of.steps}")
+
+    @staticmethod
+    def _learn(seen: Seen, of: _Disk, now_s: float) -> None:
+        event = seen.event
+        if isinstance(event, Saved) and event.ticket in of.open:
+            steps = of.open.pop(event.ticket)
+            of.taken += 1
+            of.steps = of.steps if steps is None else steps
+        elif isinstance(event, SaveFailed) and event.ticket in of.open:
+            del of.open[event.ticket]
+            of.refused, of.failed_s = of.refused + 1, now_s
+
+    def _look_at(self, seen: Seen, of: _Disk, save: Save, now_s: float) -> None:
+        number, core = seen.host.number, seen.host.core
+        if of.open:
+            raise _broken(self, f"node {number} begins a save in the middle of another")
+        must = save.life is not None or (
+            seen.world.setting.counts_on and save.final is None and core.phase is Phase.LEARN  # type: ignore[union-attr]
+        )
+        if must and now_s < of.failed_s + AGAIN_S - 1e-6:
+            raise _broken(self, f"node {number} does not give its disk a second")
+        of.open[save.ticket] = None if save.state is None else int(save.state["counters"][STEPS])
+        if save.state is not None:
+            of.state_s, of.overdue = now_s, False
+
+    def _look_at_notes(self, seen: Seen, of: _Disk) -> None:
+        """See that the journal has every slot, one after the other."""
+        for note in seen.of(Note):
+            if note.kind != WAKE:
+                continue
+            skips = seen.world.plan.in_slots
+            if note.slot < of.slot or (note.slot > of.slot and not skips):
+                text = f"the journal of node {seen.host.number} has slot {note.slot}"
+                raise _broken(self, f"{text} after {of.slot - 1}")
+            of.slot = note.slot + 1
+
+
+def _counter(start: Start, place: int) -> int:
+    return 0 if start.state is None else int(start.state["counters"][place])
+
+
+class Restored(Invariant):
+    """27: a process that begins again is the one that was saved."""
+
+    number = 27
+    sentence = "a node that begins again holds all that was saved, and what was said last is saved"
+    looks_at = (Start, Save, Publish)
+
+    def __init__(self) -> None:
+        self._said: dict[int, bytes] = {}  # member -> its newest message that was published
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Take up what was said last from the disk."""
+        del world
+        self._said.pop(host.number, None)
+        if start.state is not None and "sent" in start.state:
+            self._said[host.number] = start.state["sent"].tobytes()
+
+    def stepped(self, seen: Seen) -> None:
+        """Compare a node with the state that it began with, and a save with what was said."""
+        if isinstance(seen.event, Start) and seen.event.state is not None:
+            self._compare(seen, seen.event.state)
+        if not seen.world.setting.counts_on or not seen.world.setting.learns(seen.host.number):
+            return
+        number = seen.host.number
+        for save in seen.of(Save):
+            said = self._said.get(number)
+            if save.state is None or said is None:
+                continue
+            kept = save.state["sent"].tobytes() if "sent" in save.state else b""
+            if len(kept) < len(said) or sequence_of(kept) < sequence_of(said):
+                raise _broken(self, f"node {number} saves without what it said last")
+            if sequence_of(kept) == sequence_of(said) and kept != said:
+                raise _broken(self, f"node {number} saves something else than it said")
+        for header in seen.published:
+            said = self._said.get(number)
+            if said is None or header.sequence > sequence_of(said):
+                self._said[number] = header.data
+
+    def _compare(self, seen: Seen, saved: Any) -> None:
+        now = state.pack(seen.node)
+        for name, array in saved.items():
+            if name not in now or np.asarray(now[name]).tobytes() != array.tobytes():
+                text = f"node {seen.host.number} began again without its '{name}'"
+                raise _broken(self, text)
+
+
+class Unmoved(Invariant):
+    """28: between peers one liar does not carry an honest node away."""
+
+    number = 28
+    sentence = "parameters of honest nodes stay finite, and within reach of each other"
+    looks_at = (Save,)
+
+    def asks(self, world: "World") -> bool:
+        """Ask where messages are checked for their distance: not in rounds, nor of sums."""
+        return world.plan.method in ("alone", "emulated", "feedback", "forward", "band_forward")
+
+    def stepped(self, seen: Seen) -> None:
+        """Look at what is saved."""
+        for save in seen.of(Save):
+            if save.state is None:
+                continue
+            for name in ("params", "mailbox.payload"):
+                if not np.abs(save.state[name]).max() < FAR:
+                    raise _broken(self, f"'{name}' of node {seen.host.number} is out of reach")

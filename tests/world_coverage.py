@@ -1,0 +1,131 @@
+"""Which schedules run which lines of the runtime, and the hash of each one's trace.
+
+A schedule that does not run a mutant's lines cannot show it, and need not be asked. The file is
+JSON: of each source file and line, the seeds that run it as bits of one hexadecimal number.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+CHUNK = 25
+"""Schedules that a process is handed at once."""
+Lines = dict[str, set[int]]
+
+
+class Coverage(NamedTuple):
+    """What the first schedules run, of the code as it is."""
+
+    seeds: int
+    lines: dict[str, dict[int, int]]  # file, from the root -> line -> seeds, as bits
+    traces: list[str]  # of each seed
+
+    @classmethod
+    def found(cls, seeds: int, files: Iterable[str], workers: int) -> "Coverage":
+        """Run schedules, and look at every line of some files that they run."""
+        lines: dict[str, dict[int, int]] = {name: {} for name in files}
+        traces: list[str] = []
+        watch = partial(_watched, files=frozenset(lines))
+        with ProcessPoolExecutor(workers) as pool:
+            for seed, (digest, seen) in enumerate(pool.map(watch, range(seeds), chunksize=CHUNK)):
+                traces.append(digest)
+                for name, numbers in seen.items():
+                    for line in numbers:
+                        lines[name][line] = lines[name].get(line, 0) | 1 << seed
+        return cls(seeds, lines, traces)
+
+    @classmethod
+    def read(cls, path: Path) -> "Coverage":
+        """Read what was written."""
+        held = json.loads(path.read_text(encoding="utf-8"))
+        lines = {
+            name: {int(line): int(bits, 16) for line, bits in of_file.items()}
+            for name, of_file in held["lines"].items()
+        }
+        return cls(held["seeds"], lines, held["traces"])
+
+    def write(self, path: Path) -> None:
+        """Write it as one JSON object."""
+        lines = {
+            name: {k: f"{bits:x}" for k, bits in of.items()} for name, of in self.lines.items()
+        }
+        held = {"seeds": self.seeds, "lines": lines, "traces": self.traces}
+        path.write_text(json.dumps(held), encoding="utf-8")
+
+    def seeds_of(self, path: str, first: int, last: int, seeds: int) -> Sequence[int]:
+        """Return the seeds that run some lines; beyond those that were looked at, all."""
+        bits = 0
+        for line in range(first, last + 1):
+            bits |= self.lines.get(path, {}).get(line, 0)
+        near = [seed for seed in range(min(seeds, self.seeds)) if bits >> seed & 1]
+        return near + list(range(self.seeds, seeds))
+
+
+def _watched(seed: int, files: frozenset[str]) -> tuple[str, Lines]:
+    """Run one schedule; return the hash of its trace, and the lines that it ran."""
+    from folkman.runtime.world.plan import plan_of
+    from folkman.runtime.world.swarm import run_plan
+
+    seen: Lines = {name: set() for name in files}
+    places = {str(ROOT / name): numbers for name, numbers in seen.items()}
+    with _watching(places):
+        outcome = run_plan(plan_of(seed))
+    return outcome.digest, seen
+
+
+@contextmanager
+def _watching(places: Lines) -> Iterator[None]:
+    """Note every line that is run of some files."""
+    if sys.version_info >= (3, 12):
+        begin, end = _by_monitoring(places)
+    else:
+        begin, end = _by_tracing(places)
+    begin()
+    try:
+        yield
+    finally:
+        end()
+
+
+def _by_tracing(places: Lines) -> tuple[Callable[[], None], Callable[[], None]]:
+    def on_line(frame: Any, event: str, arg: object) -> Any:
+        del arg
+        if event == "line":
+            places[frame.f_code.co_filename].add(frame.f_lineno)
+        return on_line
+
+    def on_call(frame: Any, event: str, arg: object) -> Any:
+        del event, arg
+        return on_line if frame.f_code.co_filename in places else None
+
+    return lambda: sys.settrace(on_call), lambda: sys.settrace(None)
+
+
+def _by_monitoring(places: Lines) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Note each line once, and be called for it no more: hardly slower than not to look."""
+    watch: Any = sys.monitoring  # type: ignore[attr-defined] - of Python 3.12
+    tool = watch.COVERAGE_ID
+
+    def on_line(code: Any, line: int) -> Any:
+        found = places.get(code.co_filename)
+        if found is not None:
+            found.add(line)
+        return watch.DISABLE
+
+    def begin() -> None:
+        watch.use_tool_id(tool, "world")
+        watch.register_callback(tool, watch.events.LINE, on_line)
+        watch.restart_events()
+        watch.set_events(tool, watch.events.LINE)
+
+    def end() -> None:
+        watch.set_events(tool, watch.events.NO_EVENTS)
+        watch.free_tool_id(tool)
+
+    return begin, end
