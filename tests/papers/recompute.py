@@ -64,6 +64,10 @@ def waiting(runs):
             new = {**old, "slots": slots, "seconds": slots * slot_s}
             more = {"links": "timed", "network": "snapshot", "gamma": gamma}
             added.append({**run, "facts": {**facts, **more}, "columns": new})
+            if facts["partition"] == "iid" and not facts.get("l2"):
+                added += [
+                    {**run, "facts": f, "columns": new} for f in all_wait(facts, gamma, alike)
+                ]
         for clock in alike:
             if clock["facts"].get("kind") == "clock" and clock["seed"] == run["seed"]:
                 ticks = dict(clock["columns"])
@@ -73,6 +77,16 @@ def waiting(runs):
                 more = {"links": "radio", "network": "radio"}
                 added.append({**run, "facts": {**facts, **more}, "columns": ticks})
     return added
+
+
+def all_wait(facts, gamma, alike):
+    """Yield what Algorithm 1 is whose nodes wait for all: descent at its effective step."""
+    sharing = [r["facts"] for r in alike if r["facts"]["method"] == "async_sharing"]
+    for nodes in sorted({f["nodes"] for f in sharing if "gamma" in f}):
+        for scaling, stretch in (("theorem", 1), ("figure", nodes), ("local", 1 / nodes)):
+            if abs(stretch - facts["effective"]) < 1e-6:
+                same = {"method": "async_sharing_waiting", "network": "snapshot", "factor": 1.0}
+                yield {**same, "scaling": scaling, "nodes": nodes, "gamma": gamma}
 
 
 def moved(columns, axis, name):
