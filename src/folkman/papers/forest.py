@@ -13,7 +13,7 @@ from folkman.papers.paper import Paper
 from folkman.papers.verdicts import NOT_RUN
 from folkman.record.json_file import Json, Table
 from folkman.report.forest import POINTS, RATIO, Effect, Forest
-from folkman.report.paper import Judged
+from folkman.report.paper import Judged, score
 
 __all__ = ["forests_of", "losses_of"]
 
@@ -60,7 +60,8 @@ def forests_of(
         effects = [_told(*row) for row in run]
         words = [(claim.name, f"{claim.text} ({claim.where})", claim.kind) for claim in claims]
         if words:
-            found.append(Forest(name, paper.figure(name)["title"], words, effects, missing))
+            title = f"{paper.figure(name)['title']}. {score(claims)}"
+            found.append(Forest(name, title, words, effects, missing))
     return found
 
 

@@ -35,7 +35,7 @@ TICKS = (-80, -50, 0, 100, 400)
 """Per cent that have a mark."""
 
 ROW_IN = 0.17
-KEY_LETTERS = 150
+KEY_LETTERS, TITLE_LETTERS = 150, 124
 WIDTH_IN = 8.6
 
 
@@ -102,7 +102,8 @@ def forest_figure(forest: Forest) -> "Figure":
     for axes, (unit, rows) in zip(grid[:, 0], parts.items(), strict=True):
         _draw_rows(axes, rows, unit, size=6.4)
         axes.set_xlabel(HEADINGS[unit], fontsize=6.4, labelpad=1)
-    figure.suptitle(forest.title, fontsize=8.5, weight="bold", x=0.01, ha="left")
+    title = fill(forest.title, TITLE_LETTERS)
+    figure.suptitle(title, fontsize=7.6, weight="bold", x=0.01, ha="left")
     figure.supxlabel(key, fontsize=6.4)
     return figure
 
