@@ -64,6 +64,10 @@ def waiting(runs):
             new = {**old, "slots": slots, "seconds": slots * slot_s}
             more = {"links": "timed", "network": "snapshot", "gamma": gamma}
             added.append({**run, "facts": {**facts, **more}, "columns": new})
+            if facts["partition"] == "iid" and not facts.get("l2"):
+                added += [
+                    {**run, "facts": f, "columns": new} for f in all_wait(facts, gamma, alike)
+                ]
         for clock in alike:
             if clock["facts"].get("kind") == "clock" and clock["seed"] == run["seed"]:
                 ticks = dict(clock["columns"])
@@ -73,6 +77,16 @@ def waiting(runs):
                 more = {"links": "radio", "network": "radio"}
                 added.append({**run, "facts": {**facts, **more}, "columns": ticks})
     return added
+
+
+def all_wait(facts, gamma, alike):
+    """Yield what Algorithm 1 is whose nodes wait for all: descent at its effective step."""
+    sharing = [r["facts"] for r in alike if r["facts"]["method"] == "async_sharing"]
+    for nodes in sorted({f["nodes"] for f in sharing if "gamma" in f}):
+        for scaling, stretch in (("theorem", 1), ("figure", nodes), ("local", 1 / nodes)):
+            if abs(stretch - facts["effective"]) < 1e-6:
+                same = {"method": "async_sharing_waiting", "network": "snapshot", "factor": 1.0}
+                yield {**same, "scaling": scaling, "nodes": nodes, "gamma": gamma}
 
 
 def moved(columns, axis, name):
@@ -145,9 +159,30 @@ def flip_p(d):
     return float(np.mean(np.abs(sums) >= abs(sum(d)) * (1 - 1e-12)))
 
 
-def tested(d):
+def rank_test(d):
+    """Return the middle of all means of two draws, and Wilcoxon's p over all tosses of signs."""
+    n, sums = len(d), np.zeros(1)
+    for rank in range(1, n + 1):
+        sums = np.concatenate([sums, sums + rank])
+    ranks = np.array([sum(abs(d) < abs(x)) + (sum(abs(d) == abs(x)) + 1) / 2 for x in d])
+    plus = sum(ranks[d > 0]) + sum(ranks[d == 0]) / 2
+    least = min(plus, n * (n + 1) / 2 - plus)
+    middle = np.median([(d[i] + d[j]) / 2 for i in range(n) for j in range(i, n)])
+    p = min(1.0, 2 * float(np.mean(sums <= int(least))))
+    return {"n": n, "mean": float(middle), "p": p}
+
+
+def newest(seeds, ranks):
+    """Return the draws that decide: those of the second plan if they are eight."""
+    new = [seed for seed in seeds if seed >= ranks]
+    return new if len(new) >= 8 else [seed for seed in seeds if seed < ranks]
+
+
+def tested(d, by_ranks):
     """Return draws, mean and p of paired differences."""
     d = np.array(d, float)
+    if by_ranks:
+        return rank_test(d)
     if len(d) < 3 or not np.isfinite(d).all():
         return {"n": len(d), "mean": float(d.mean()) if len(d) else nan, "p": nan}
     if len(d) >= 8:
@@ -174,15 +209,15 @@ def common_end(runs, axis):
     return min(ends) if ends else nan
 
 
-def difference(ours, other, metric, axis, part):
+def difference(ours, other, metric, axis, part, ranks):
     left, right = ({r["seed"]: r for r in side} for side in (ours, other))
-    d = []
-    for seed in sorted(left.keys() & right.keys()):
+    d, seeds = [], newest(sorted(left.keys() & right.keys()), ranks)
+    for seed in seeds:
         pair = left[seed], right[seed]
         end = common_end(pair, axis)
         mine, its = (value(r, axis, end, metric, part, pair) for r in pair)
         d.append(apart(mine, its, metric))
-    return tested(d)
+    return tested(d, max(seeds, default=0) >= ranks)
 
 
 def reached(run, target):
@@ -198,10 +233,10 @@ def reached(run, target):
     return nan
 
 
-def sooner(ours, other, targets):
+def sooner(ours, other, targets, ranks):
     left, right = ({r["seed"]: r for r in side} for side in (ours, other))
     wins = losses = 0
-    seeds = sorted(left.keys() & right.keys())
+    seeds = newest(sorted(left.keys() & right.keys()), ranks)
     for seed in seeds:
         a, b = (reached(side[seed], targets.get(seed, nan)) for side in (left, right))
         wins += not isnan(a) and (isnan(b) or a < b)
@@ -226,7 +261,12 @@ def thrown(run):
     )
 
 
-def oftener(ours, other):
+def oftener(ours, other, ranks):
+    new, old = (
+        [[r for r in side if (r["seed"] >= ranks) == is_new] for side in (ours, other)]
+        for is_new in (True, False)
+    )
+    ours, other = new if min(map(len, new)) >= 8 else old
     (k, n), (k2, n2) = ((sum(map(thrown, side)), len(side)) for side in (ours, other))
     if not (n and n2):
         return {"n": 0, "mean": nan, "p": nan}
@@ -239,9 +279,9 @@ def oftener(ours, other):
     return {"n": min(n, n2), "mean": k / n - k2 / n2, "p": few / sum(map(weight, everything))}
 
 
-def gain(pair, part):
+def gain(pair, part, ranks):
     sides = {k: {r["seed"]: r for r in v} for k, v in pair.items()}
-    seeds = sorted(set.intersection(*(set(v) for v in sides.values())))
+    seeds = newest(sorted(set.intersection(*(set(v) for v in sides.values()))), ranks)
     d = []
     for seed in seeds:
         four = [side[seed] for side in sides.values()]
@@ -251,7 +291,7 @@ def gain(pair, part):
             for k, v in sides.items()
         }
         d.append(loss["other"] - loss["ours"])
-    return tested(d)
+    return tested(d, max(seeds, default=0) >= ranks)
 
 
 def along(table):
@@ -296,16 +336,16 @@ def best(runs, reading, axis):
     return [[r for r in min(s.values(), key=worth) if r["seed"] in shared] for s in groups]
 
 
-def leaves(runs, claim, reading, size, targets, part):
+def leaves(runs, claim, reading, size, targets, part, ranks):
     """Yield level and numbers of every test of one reading."""
     metric = reading.get("metric", claim.get("metric", "train_loss"))
     axis = reading.get("axis", claim.get("axis", "gradients"))
 
     def one(ours, other):
         return (
-            sooner(ours, other, targets)
+            sooner(ours, other, targets, ranks)
             if targets is not None
-            else difference(ours, other, metric, axis, part)
+            else difference(ours, other, metric, axis, part, ranks)
         )
 
     if claim["test"] == "ordered":
@@ -330,9 +370,9 @@ def leaves(runs, claim, reading, size, targets, part):
             if k in reading
         }
         if claim["test"] == "explained":
-            yield level, gain({"ours": ours, **pair}, part)
+            yield level, gain({"ours": ours, **pair}, part, ranks)
         elif claim["test"] == "oftener":
-            yield level, oftener(ours, pair["other"])
+            yield level, oftener(ours, pair["other"], ranks)
         else:
             yield level, one(ours, pair["other"])
 
@@ -346,8 +386,10 @@ def recompute(folder, paper, part=0.25):
     figures = {f: tomllib.loads((paper / f"{f}.toml").read_text()) for f in head["figures"]}
     hidden = {f for f, t in figures.items() if t.get("apart")}
     runs = [r for r in runs if set(r["figures"]) & set(figures)]
-    new = [r for r in runs if r["seed"] >= table["confirmatory"]]
-    runs = new or runs
+    ranks = table["ranks"]
+    second = [r for r in runs if r["seed"] >= ranks]
+    runs = [r for r in runs if r["seed"] < ranks]
+    runs = ([r for r in runs if r["seed"] >= table["confirmatory"]] or runs) + second
     found = []
     for claim in table["claim"]:
         if claim["test"] in ("formula", "measured", "undefined"):
@@ -377,7 +419,7 @@ def recompute(folder, paper, part=0.25):
                     for r in choose(seen, goal["of"])
                 }
             for level, numbers in leaves(
-                seen, claim, looked_up(reading, size), size, targets, part
+                seen, claim, looked_up(reading, size), size, targets, part, ranks
             ):
                 if numbers["n"]:
                     found.append((claim["name"], reading["name"], variant, level, numbers))

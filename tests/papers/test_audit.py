@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from folkman.papers import deciders, evidence
+from folkman.papers import deciders, evidence, measures
 from folkman.papers.audit import judge, reconsider
 from folkman.papers.paper import Found, find
 from folkman.papers.plan import plan
@@ -318,15 +318,15 @@ def test_formulas_are_held_against_their_runs():
         row["kappa"] = 0.2
     overlapped = made_up(0.5, gamma=4)
 
-    assert deciders.formula("x", FORMULAS["kappa_fedavg"], [waiting]).verdict == "holds"  # 1/(4+1)
+    assert measures.formula("x", FORMULAS["kappa_fedavg"], [waiting]).verdict == "holds"  # 1/(4+1)
     asked = FORMULAS["kappa_sharing"]  # 1, not 4/5
-    assert deciders.formula("x", asked, [overlapped]).verdict == "contradicted"
-    assert deciders.formula("x", asked, [overlapped], "higher").verdict == "better than claimed"
-    assert deciders.formula("x", asked, [overlapped], "lower").verdict == "contradicted"
-    few = deciders.formula("x", FORMULAS["rounds_per_gamma"], [made_up(0.5, gamma=0.5)])
+    assert measures.formula("x", asked, [overlapped]).verdict == "contradicted"
+    assert measures.formula("x", asked, [overlapped], "higher").verdict == "better than claimed"
+    assert measures.formula("x", asked, [overlapped], "lower").verdict == "contradicted"
+    few = measures.formula("x", FORMULAS["rounds_per_gamma"], [made_up(0.5, gamma=0.5)])
     assert few.verdict == "holds"  # 40 rounds are within O(80)
-    assert deciders.formula("x", FORMULAS["never_waits"], [overlapped]).verdict == "holds"
-    assert deciders.formula("x", FORMULAS["never_waits"], [waiting]).verdict == "contradicted"
+    assert measures.formula("x", FORMULAS["never_waits"], [overlapped]).verdict == "holds"
+    assert measures.formula("x", FORMULAS["never_waits"], [waiting]).verdict == "contradicted"
 
 
 def test_a_measurement_above_its_limit_refutes():

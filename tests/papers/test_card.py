@@ -82,7 +82,7 @@ def test_the_page_stands_alone_and_fits(audited):
         .partition("<svg")[0]
     )
     assert "<script" not in page
-    assert page.count("<tr>") == 2 + len(card.rows)
+    assert page.count("<tr>") == 2 + len(card.rows) + sum(len(f.claims) for f in card.forests)
     figure.canvas.draw()
     edges = [text.get_window_extent() for text in figure.texts]
     assert min(edge.y0 for edge in edges) > 0

@@ -231,10 +231,10 @@ def test_seeds_share_an_algorithm_and_its_programs():
     ).any()  # another draw
 
 
-def simulated(job, network, slots, every, slot_s=1.0):
+def simulated(job, network, slots, every, slot_s=1.0, method="fedavg", **options):
     """Return the same problem and FedAvg in the engine itself, on another network."""
     problem = build_problem(job.config, job.seed)
-    algorithm = ALGORITHMS["fedavg"](step=job.config.algorithm[0]["step"])
+    algorithm = ALGORITHMS[method](step=job.config.algorithm[0]["step"], **options)
     priced = Compressed(network, none(network.bits_per_parameter or 16))  # as the paper does
     run = simulate(
         problem,
@@ -268,6 +268,31 @@ def test_fedavg_that_waits_is_fedavg_later():
     np.testing.assert_allclose(timed.column("train_loss"), engine.column("train_loss"), rtol=1e-5)
     np.testing.assert_allclose(timed.last("kappa"), engine.last("kappa"))
     np.testing.assert_allclose(timed.column("bits"), engine.column("bits"))
+
+
+@pytest.mark.parametrize(("factor", "scaling"), [(1.0, "theorem"), (2.0, "figure")])
+def test_algorithm_1_whose_nodes_wait_for_all_is_descent_in_rounds(factor, scaling):
+    """The derived curve has the losses of Algorithm 1 where no copy is old, and the times of peers
+    that do wait for all in the engine: D-PSGD on a complete graph, which descends the same way."""
+    job = a_job("fig5", links="free", method="fedavg", factor=factor)
+    free = simulated(job, NETWORKS["ideal"](), 12, 1)
+    facts = {"method": "async_sharing", "gamma": 3, "nodes": 2}
+    runs = derive([free, Found(free.variant, facts, 0, free.run, ())])
+    derived = select(runs, method="async_sharing_waiting", gamma=3, nodes=2)
+    assert [found.facts["scaling"] for found in derived] == [scaling]
+    waiting = derived[0].run
+
+    plain = a_job("fig5", links="free", method="fedavg", factor=1.0)
+    ours = {"method": "async_sharing", "scaling": scaling}
+    fresh = simulated(plain, NETWORKS["ideal"](), 12, 1, **ours).run
+    peers = {"method": "dpsgd", "topology": "complete", "order": "adapt_first"}
+    rounds = simulated(job, NETWORKS["snapshot"](gamma=3), 48, 4, **peers).run
+
+    losses = waiting.column("train_loss")
+    np.testing.assert_allclose(losses, fresh.column("train_loss"), rtol=1e-4)
+    np.testing.assert_allclose(losses, rounds.column("train_loss"), rtol=1e-4)
+    np.testing.assert_allclose(waiting.column("seconds"), rounds.column("seconds"))
+    np.testing.assert_allclose(waiting.last("kappa"), rounds.last("kappa"))
 
 
 @pytest.mark.slow

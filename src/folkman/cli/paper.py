@@ -262,7 +262,9 @@ def audit(
     ] = None,
     card: Annotated[
         Path | None,
-        typer.Option(help="Write the audit on one page: CARD.html and CARD.pdf."),
+        typer.Option(
+            help="Write the audit on one page, CARD.html and CARD.pdf, and CARD-FIGURE.svg."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -310,6 +312,8 @@ def _write_card(path: Path, results: "Sequence[Reproduction]", *, quiet: bool) -
     from folkman.papers.card import Audited, card_of
     from folkman.record.json_file import write_text
     from folkman.report.card import card_figure, card_html
+    from folkman.report.figures import save
+    from folkman.report.forest import forest_figure
 
     audits = [Audited(Path(each.origin), each.paper, judge(each)) for each in results]
     names = {audit.paper.name for audit in audits}
@@ -319,6 +323,9 @@ def _write_card(path: Path, results: "Sequence[Reproduction]", *, quiet: bool) -
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(targets[0], card_html(page))
     card_figure(page).savefig(targets[1], metadata={"CreationDate": None})
+    for forest in page.forests:
+        place = path.with_name(f"{path.stem}-{forest.name}.svg")
+        targets += save(forest_figure(forest), place)
     common.print_paths(targets, quiet=quiet)
 
 

@@ -7,7 +7,8 @@ difference are one family, whose p are corrected for their number. Then each rea
 and of its readings each claim (`folkman.papers.verdicts`).
 
 Draws from `confirmatory` of claims.toml on were seen by nobody who wrote the claims' readings; what
-they decide is confirmatory, and they are never pooled with earlier ones.
+they decide is confirmatory, and they are never pooled with earlier ones. Draws from `ranks` on
+belong to a second plan: where a test has enough of them it has no others.
 
 What more iterations change is told by `reconsider`, reading by reading, from the draws that both
 sets of runs have.
@@ -15,11 +16,12 @@ sets of runs have.
 
 import json
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 from folkman.checks import pick, require
 from folkman.experiment.plan import settle
-from folkman.papers import deciders
+from folkman.papers import deciders, measures
 from folkman.papers.deciders import Leaf
 from folkman.papers.paper import Found, Paper
 from folkman.papers.results import QUARTER, Reproduction, at, select
@@ -27,6 +29,7 @@ from folkman.papers.verdicts import (
     NOT_RUN,
     VACUOUS,
     Reading,
+    decided_by_ranks,
     draws_of_claim,
     kind_of,
     verdict_of_claim,
@@ -76,7 +79,8 @@ def judge(results: Reproduction, *, beyond: bool = False) -> list[Judged]:
         head = (claim["name"], claim["where"], claim["text"], _test(paper, claim))
         shown = [_plain(reading) for reading in mine + others]
         figure = _figure(paper, claim, variants[0])
-        more = (kind_of(verdict), draws_of_claim(mine, declared), new, claim.get("topic", ""))
+        fresh = new or decided_by_ranks(mine, declared)
+        more = (kind_of(verdict), draws_of_claim(mine, declared), fresh, claim.get("topic", ""))
         judged.append(Judged(*head, verdict, reason, figure, shown, *more))
     return judged
 
@@ -99,9 +103,11 @@ def _chosen(results: Reproduction, table: Table, *, beyond: bool) -> tuple[Repro
     figures = set(results.paper.beyond if beyond else results.paper.figures)
     first = table.get("first_draw", {}).get(results.size, 0)
     runs = [f for f in results.runs if set(f.figures) & figures and f.seed >= first]
-    since = table.get("confirmatory")
-    fresh = [f for f in runs if since is not None and f.seed >= since]
-    return results._replace(runs=fresh or runs), bool(fresh)
+    since, ranks = table.get("confirmatory", inf), table.get("ranks", inf)
+    fresh = [f for f in runs if since <= f.seed < ranks]
+    old = [f for f in runs if f.seed < min(since, ranks)]
+    newest = [f for f in runs if f.seed >= ranks]
+    return results._replace(runs=[*(fresh or old), *newest]), bool(fresh)
 
 
 def _asked(results: Reproduction, table: Table, claim: Table) -> list[Asked]:
@@ -112,6 +118,7 @@ def _asked(results: Reproduction, table: Table, claim: Table) -> list[Asked]:
         listed = [*table["readings"][claim["readings"]]["list"], *listed]
     target = table.get("targets", {}).get(claim.get("metric"))
     ask = {**claim, "target": target, "part": 0.0 if results.smoothed else QUARTER}
+    ask["ranks"] = table.get("ranks", inf)
     return [
         _measure(results, ask, settle(reading, levels), variant)
         for variant in _variants(paper, claim, results.size)
@@ -197,16 +204,17 @@ def _measure(results: Reproduction, claim: Table, reading: Table, variant: str) 
     asked = Asked(reading, variant, [])
     if test == "measured":
         rows = [row for row in results.measured if row["measure"] == reading["measure"]]
-        return asked._replace(decided=deciders.measured(name, rows, reading.get("missed")))
+        return asked._replace(decided=measures.measured(name, rows, reading.get("missed")))
     if "lacks" in reading:
         return asked._replace(decided=Reading(name, NOT_RUN, reading["lacks"]))
     runs = _seen(results, reading, reading.get("variant", variant))
     if test == "formula":
         formula = pick(results.paper.own.FORMULAS, claim["formula"])
         ours = select(runs, **reading["ours"])
-        found = deciders.formula(name, formula, ours, claim.get("favours"))
+        found = measures.formula(name, formula, ours, claim.get("favours"))
         return asked._replace(decided=found)
-    ask = {k: claim[k] for k in ("metric", "axis", "margin", "part", "test") if k in claim}
+    known = ("metric", "axis", "margin", "part", "test", "ranks")
+    ask = {k: claim[k] for k in known if k in claim}
     ask |= {k: reading[k] for k in ("metric", "axis") if k in reading}
     targets = _targets(runs, claim["target"])
     if test == "ordered":
@@ -218,9 +226,11 @@ def _measure(results: Reproduction, claim: Table, reading: Table, variant: str) 
         return asked._replace(leaves=deciders.leaves_of(sides, ask, targets))
     pairs = _pairs(runs, claim, reading, levels)
     if test == "explained":
-        leaves = [deciders.explained(pair, at, claim["part"]) for at, pair in pairs.items()]
+        more = (claim["part"], claim["ranks"])
+        leaves = [deciders.explained(pair, at, *more) for at, pair in pairs.items()]
     elif test == "oftener":
-        leaves = [deciders.oftener(at, p["ours"], p["other"]) for at, p in pairs.items()]
+        ranks = claim["ranks"]
+        leaves = [deciders.oftener(at, p["ours"], p["other"], ranks) for at, p in pairs.items()]
     else:
         sides = {level: (pair["ours"], pair["other"]) for level, pair in pairs.items()}
         leaves = deciders.leaves_of(sides, ask, targets)

@@ -12,15 +12,14 @@ outlives its numbers unseen. What the first runs lack is shown as the next runs 
 """
 
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
 from folkman.checks import require
-from folkman.papers.deciders import MARGIN
+from folkman.papers.forest import forests_of, losses_of
 from folkman.papers.paper import Paper
 from folkman.record.json_file import Json, Table
-from folkman.report.card import Card, Effect, Row
+from folkman.report.card import Card, Row
 from folkman.report.paper import Judged, score
 
 __all__ = ["Audited", "card_of"]
@@ -39,8 +38,9 @@ class Audited(NamedTuple):
     @property
     def name(self) -> str:
         """Return what the runs are, in a word or two."""
-        fresh = "draws that nobody had seen" if self.judged[0].confirmatory else "exploratory"
-        return f"{self.root.name} ({fresh})"
+        fresh = {claim.confirmatory for claim in self.judged if claim.readings}
+        kinds = {(True,): "draws that nobody had seen", (False,): "exploratory"}
+        return f"{self.root.name} ({kinds.get(tuple(fresh), 'old draws, and fresh ones')})"
 
 
 def card_of(audits: Sequence[Audited]) -> Card:
@@ -66,11 +66,12 @@ def card_of(audits: Sequence[Audited]) -> Card:
     words = [(w["heading"], _sentences(w, judged)) for w in table.get("words", [])]
     if len(audits) > 1:
         words.insert(2, ("What other runs say of these", _beside(audits)))
-    effects = _effects(judged, declared)
+    effects, forests = losses_of(judged, declared), forests_of(paper, judged, declared)
     beside = ", ".join(audit.name for audit in audits[1:])
     outlined = any(any(row.outlined) for row in rows)
     key = [*table.get("reading", []), *([f"Outlined tiles: {beside}."] if outlined else [])]
-    return Card(table["title"], table.get("lead", ""), key, scores, words, columns, rows, effects)
+    head = (table["title"], table.get("lead", ""))
+    return Card(*head, key, scores, words, columns, rows, effects, forests)
 
 
 def _row(label: str, found: Sequence[Sequence[Sequence[str]]]) -> Row:
@@ -132,22 +133,3 @@ def _beside(audits: Sequence[Audited]) -> list[str]:
         told.append(f"{audit.name} decides: {', '.join(more) or 'nothing more'}.")
         told.append(f"{audit.name} has another word for: {', '.join(less) or 'nothing'}.")
     return told
-
-
-def _effects(judged: dict[str, Judged], declared: dict[str, list[Json]]) -> list[Effect]:
-    """Return the middle readings of claims about losses, or the first where none is marked."""
-    found = []
-    for name, claim in judged.items():
-        tables = declared[name]
-        marked = any(table.get("middle") for table in tables)
-        for number, (reading, table) in enumerate(zip(claim.readings, tables, strict=False)):
-            middle = table.get("middle") if marked else number == 0
-            numbers = [reading.get(key) for key in ("mean", "low", "high")]
-            known = all(value is not None and isfinite(value) for value in numbers)
-            tested = table["test"] in ("lower", "ordered", "similar")
-            if middle and known and tested and table["metric"] == "train_loss":
-                margin = reading["margin"] or MARGIN
-                label = f"{name}  {reading['name']}"
-                numbers = (reading["mean"], reading["low"], reading["high"], margin)
-                found.append(Effect(label, *numbers, reading["n"], reading["verdict"]))
-    return list({(each.mean, each.n, each.margin): each for each in reversed(found)}.values())[::-1]

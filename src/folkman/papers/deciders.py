@@ -14,34 +14,38 @@ the reading is open. The statistics are those of `folkman.papers.evidence`, the 
     oftener         more runs of one side are thrown back
     explained       which part of a gain a control shows that lacks what the claim gives as the
                     cause
-    formula         a measured quantity agrees with a printed formula within 2 %
-    measured        what the paper's own code measured (`Own.measure`)
 
 With targets the time to reach them is compared, and who never comes there is later.
+
+Draws from `ranks` of claims.toml on are tested by their ranks, where there are enough, and older
+ones are then left out: no test has draws of both kinds. A last value that decides nothing does not
+open what their median decides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from math import isfinite, isnan, log, nan
+from math import inf, isfinite, isnan, log, nan
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from folkman.checks import require
 from folkman.papers.evidence import (
+    FEWEST_FOR_RANKS,
     LEVEL,
     Spread,
     corrected,
     draws_needed,
     fisher,
     paired,
+    ranked,
     sooner,
     thrown_back,
 )
-from folkman.papers.paper import Formula, Found
+from folkman.papers.paper import Found
 from folkman.papers.results import QUARTER, late_points, settled
 from folkman.papers.verdicts import (
-    BETTER,
     CONTRADICTED,
     EQUAL,
     HOLDS,
@@ -57,18 +61,20 @@ from folkman.record.run import Run
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL
 
 __all__ = ["MARGINS", "Leaf", "Reading", "compare_pairs", "correct", "decide", "explained"]
-__all__ += ["formula", "leaves_of", "measured", "oftener", "ordered"]
+__all__ += ["leaves_of", "oftener", "ordered"]
 
 MARGINS = {"test_accuracy": 0.002, "gamma_t": 0.05, "gamma_w": 0.05}
 MARGINS |= {"mean_age": 0.05, "max_age": 0.05}
 """Differences that count as none: two in a thousand images; 5 % of ages and durations, which have
 no noise; 2 % of anything else, as much as one setting differs from itself compiled anew."""
 MARGIN = 0.02
-FORMULA_MARGIN = 0.02
 
 DIVERGED = log(1e6)
 """The most that one run counts as behind another, diverged or not: it decides nothing unless other
 draws agree."""
+
+FRESH = ", fresh draws"
+"""Said of what new draws decide, in a folder that has older ones too."""
 
 WITHOUT_AXIS = ("gamma_t", "gamma_w", "mean_age", "max_age")
 """Metrics that are told without the point of the axis: they are of the whole run."""
@@ -85,6 +91,7 @@ class Leaf(NamedTuple):
     says: str
     fixed: tuple[str, str] | None = None  # verdicts by both that no correction changes
     share: float = nan  # of a gain that a control has
+    ranked: bool = False  # by draws that ranks decide
 
     @property
     def key(self) -> str:
@@ -147,14 +154,16 @@ def _decided(leaf: Leaf, correction: Correction) -> Reading:
     else:
         by_median = _word(leaf.spread, leaf, q)
         by_last = _word(leaf.last, leaf, q_last)
-    verdict = by_median if by_median == by_last else OPEN
+    agree = by_last == by_median or (leaf.ranked and by_last == OPEN)
+    verdict = by_median if agree else OPEN
     says = leaf.says
     if leaf.fixed is None and isfinite(leaf.spread.p) and leaf.sign:
         says += f", p = {leaf.spread.p:.2g}, corrected {q:.2g}"
-    if by_median != by_last:
+    if not agree:
         says += f"; {by_median} by the median, {by_last} by the last value"
-    needed = draws_needed(leaf.spread, leaf.margin) if verdict == OPEN else None
-    numbers = (*leaf.spread[:5], (), leaf.spread.p, q, by_last, leaf.margin, needed)
+    equal = leaf.sign == 0
+    needed = draws_needed(leaf.spread, leaf.margin, equal=equal) if verdict == OPEN else None
+    numbers = (*leaf.spread[:5], (), leaf.spread.p, q, by_last, leaf.margin, needed, leaf.ranked)
     return Reading(leaf.level, verdict, says, *numbers)
 
 
@@ -220,6 +229,13 @@ def reach(runs: Sequence[Found], axis: str) -> float:
 SIGNS = {"lower": -1, "higher": 1, "similar": 0}
 
 
+def deciding(seeds: Sequence[int], ranks: float) -> tuple[list[int], bool]:
+    """Return the draws that decide, and whether by ranks: the new ones if there are enough."""
+    new = [seed for seed in seeds if seed >= ranks]
+    enough = len(new) >= FEWEST_FOR_RANKS
+    return (new if enough else [seed for seed in seeds if seed < ranks]), enough
+
+
 def leaves_of(
     pairs: Mapping[str, tuple[Sequence[Found], Sequence[Found]]],
     ask: Table,
@@ -231,13 +247,13 @@ def leaves_of(
     found = []
     for level, (ours, other) in pairs.items():
         left, right = by_seed(ours), by_seed(other)
-        seeds = sorted(left.keys() & right.keys())
+        seeds, new = deciding(sorted(left.keys() & right.keys()), ask.get("ranks", inf))
         if targets is not None:
             times = [
                 tuple(first_reach(side[seed].run, targets.get(seed, nan)) for side in (left, right))
                 for seed in seeds
             ]
-            found.append(_sooner(level, sign, times))  # type: ignore[arg-type] - two each
+            found.append(_sooner(level, sign, times, new))  # type: ignore[arg-type] - two each
             continue
         wheres = [reach([left[seed], right[seed]], axis) for seed in seeds]
         spreads: list[Spread] = []
@@ -248,9 +264,9 @@ def leaves_of(
                 points = late_points(pair, axis, where, part)
                 mine, theirs = (settled(run, axis, points, metric) for run in pair)
                 values.append(difference(mine, theirs, metric))
-            spreads.append(paired(values))
-        says = _say(spreads[0], metric, axis, wheres, margin)
-        found.append(Leaf(level, sign, spreads[0], spreads[1], margin, says))
+            spreads.append(ranked(values) if new else paired(values))
+        says = _say(spreads[0], metric, axis, wheres, margin) + (FRESH if new else "")
+        found.append(Leaf(level, sign, spreads[0], spreads[1], margin, says, ranked=new))
     return found
 
 
@@ -265,30 +281,33 @@ def compare_pairs(
     return decide(name, leaves, correct(leaves))
 
 
-def _sooner(level: str, sign: int, times: Sequence[tuple[float, float]]) -> Leaf:
+def _sooner(level: str, sign: int, times: Sequence[tuple[float, float]], new: bool) -> Leaf:
     """Compare when runs came to a target: less is sooner, and "never" is later."""
     found = sooner(times)
     balance = (found.other - found.ours) / len(times) if times else nan
     spread = Spread(len(times), balance, nan, nan, nan, found.p)
     says = f"sooner in {found.ours} of {len(times)} draws, later in {found.other}"
     says += f", {found.ties} ties" if found.ties else ""
-    return Leaf(level, sign, spread, spread, MARGIN, says)
+    return Leaf(level, sign, spread, spread, MARGIN, says + (FRESH if new else ""), ranked=new)
 
 
-def oftener(level: str, ours: Sequence[Found], other: Sequence[Found]) -> Leaf:
+def oftener(level: str, ours: Sequence[Found], other: Sequence[Found], ranks: float = inf) -> Leaf:
     """Compare how many runs of each side are thrown back; draws need not be the same."""
+    sides = [ours, other]
+    new = [[found for found in side if found.seed >= ranks] for side in sides]
+    fresh = min(map(len, new)) >= FEWEST_FOR_RANKS
+    old = [[found for found in side if found.seed < ranks] for side in sides]
     counts = [
         (sum(thrown_back(f.run.column("train_loss")) for f in side), len(side))
-        for side in (ours, other)
+        for side in (new if fresh else old)
     ]
     (k, n), (k_other, n_other) = counts
     if not (n and n_other):
         empty = Spread(0, nan, nan, nan, nan)
         return Leaf(level, 1, empty, empty, 0.0, "no such runs")
     spread = Spread(min(n, n_other), k / n - k_other / n_other, nan, nan, nan, fisher(*counts))
-    return Leaf(
-        level, 1, spread, spread, 0.0, f"{k} of {n} runs thrown back, {k_other} of {n_other}"
-    )
+    says = f"{k} of {n} runs thrown back, {k_other} of {n_other}" + (FRESH if fresh else "")
+    return Leaf(level, 1, spread, spread, 0.0, says, ranked=fresh)
 
 
 def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float) -> str:
@@ -323,24 +342,32 @@ def ordered(
 
 
 def explained(
-    groups: Mapping[str, Sequence[Found]], level: str = "", part: float = QUARTER
+    groups: Mapping[str, Sequence[Found]],
+    level: str = "",
+    part: float = QUARTER,
+    ranks: float = inf,
 ) -> Leaf:
     """Decide "because": how much of the gain log(other/ours) a control has which lacks the cause.
 
     If it has nine tenths or more the cause has nothing left to explain; a tenth or less supports
     it. Where there is no gain the claim is vacuous.
     """
-    found = [_explained(groups, each) for each in (part, 0.0)]
+    sides = {key: by_seed(runs) for key, runs in groups.items()}
+    seeds, new = deciding(sorted(set.intersection(*(set(side) for side in sides.values()))), ranks)
+    spread_of = ranked if new else paired
+    found = [_explained(sides, seeds, spread_of, each) for each in (part, 0.0)]
     (gain, word, says, share), (last, word_last, _, _) = found
-    return Leaf(level, -1, gain, last, MARGIN, says, (word, word_last), share)
+    says += FRESH if new else ""
+    return Leaf(level, -1, gain, last, MARGIN, says, (word, word_last), share, new)
 
 
 def _explained(
-    groups: Mapping[str, Sequence[Found]], part: float
+    sides: Mapping[str, Mapping[int, Found]],
+    seeds: Sequence[int],
+    spread_of: Callable[[ArrayLike], Spread],
+    part: float,
 ) -> tuple[Spread, str, str, float]:
     """Return the gain, the word, what it says and the control's share, by one statistic."""
-    sides = {key: by_seed(runs) for key, runs in groups.items()}
-    seeds = sorted(set.intersection(*(set(side) for side in sides.values())))
     gains, controls = [], []
     for seed in seeds:
         runs = {key: side[seed] for key, side in sides.items()}
@@ -350,7 +377,7 @@ def _explained(
         loss = {key: log(settled(found.run, *place)) for key, found in runs.items()}
         gains.append(loss["other"] - loss["ours"])
         controls.append(loss.get("control_other", loss["other"]) - loss["control"])
-    gain = paired(gains)
+    gain = spread_of(gains)
     if gain.n < FEWEST_FOR_AN_INTERVAL or not isfinite(gain.mean):
         says = "too few draws, or one that diverged" if gain.n else "no such runs"
         return gain, OPEN if gain.n else NOT_RUN, says, nan
@@ -360,56 +387,7 @@ def _explained(
         known = gain.high <= MARGIN
         says = "there is no gain to explain" if known else "it is open whether there is a gain"
         return gain, VACUOUS if known else OPEN, f"{says}: {told}", nan
-    share = float(np.mean(controls) / gain.mean)
-    most, least = (paired(list(np.array(controls) - p * np.array(gains))) for p in (0.9, 0.1))
+    share = spread_of(controls).mean / gain.mean
+    most, least = (spread_of(np.array(controls) - p * np.array(gains)) for p in (0.9, 0.1))
     word = CONTRADICTED if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
     return gain, word, f"the control has {100 * share:.3g} % of {told}", share
-
-
-def formula(
-    name: str, asked: Formula, runs: Sequence[Found], favours: str | None = None
-) -> Reading:
-    """Decide whether a quantity agrees with its formula in all runs, within 2 % or a count.
-
-    Of a bound O(.) less is as good. A value beyond the formula on the side that `favours` the
-    paper, higher or lower, is better than claimed.
-    """
-    if not runs:
-        return Reading(name, NOT_RUN, "no such runs")
-    pairs = [asked.values(found.run, found.facts) for found in runs]
-    gaps = [(measured - wanted) / max(abs(wanted), 1e-12) for measured, wanted in pairs]
-    off = [max(gap, 0.0) if asked.bound else abs(gap) for gap in gaps]
-    loose = [
-        max(FORMULA_MARGIN, 1 / max(wanted, 1.0)) if asked.counted else FORMULA_MARGIN
-        for _, wanted in pairs
-    ]
-    worst = int(np.argmax(np.array(off) - np.array(loose)))
-    measured, wanted = pairs[worst]
-    if asked.truth:
-        kappa = runs[worst].run.last("kappa")
-        says = (
-            f"computes in {100 * kappa:.3g} % of the slots, {runs[worst].run.last('gradients'):g} "
-            "gradients"
-        )
-    else:
-        says = f"measured {measured:.4g}, printed {asked.printed} = {wanted:.4g}, n = {len(runs)}"
-    if off[worst] <= loose[worst]:
-        return Reading(name, HOLDS, says, len(runs))
-    side = {"higher": 1, "lower": -1}.get(favours or "", 0)
-    beyond = side and all(gap * side > 0 for gap in gaps)
-    return Reading(name, BETTER if beyond else CONTRADICTED, says, len(runs))
-
-
-def measured(name: str, rows: Sequence[Table], missed: str | None = None) -> Reading:
-    """Decide by measurements: none may have a value beyond its limit.
-
-    What `missed` says is the verdict then, contradicted if nothing.
-    """
-    if not rows:
-        return Reading(name, NOT_RUN, "not measured")
-    known = [row for row in rows if row["value"] is not None]
-    if not known:
-        return Reading(name, OPEN, rows[0]["says"])
-    worst = max(known, key=lambda row: row["value"] - row["limit"])
-    verdict = HOLDS if worst["value"] <= worst["limit"] else missed or CONTRADICTED
-    return Reading(name, verdict, f"{worst['case']}: {worst['says']}", len(known))

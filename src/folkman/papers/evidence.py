@@ -1,6 +1,7 @@
 """The statistics behind verdicts: numbers in, numbers out; nothing here knows a run or a claim.
 
-is A lower than B        p of the paired differences: sign flips from 8 draws on, Student's below
+is A lower than B        p of the paired differences: sign flips from 8 draws on, Student's below;
+                         or by their ranks: Wilcoxon's exact test
 are A and B equal        the 90 % interval lies within a margin (two one-sided tests at 5 %)
 is A sooner than B       sign test over draws; who never came is later, and both never is a tie
 is it more often so      Fisher's exact test
@@ -17,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
 
-__all__ = ["LEVEL", "Spread", "corrected", "draws_needed", "fisher", "paired", "sign_flip_p"]
-__all__ += ["sooner", "thrown_back"]
+__all__ = ["FEWEST_FOR_RANKS", "LEVEL", "Spread", "corrected", "draws_needed", "fisher", "paired"]
+__all__ += ["ranked", "sign_flip_p", "sooner", "thrown_back"]
 
 LEVEL = 0.05
 """Of every test, after the correction."""
@@ -26,13 +27,19 @@ LEVEL = 0.05
 FEWEST_FOR_SIGN_FLIPS = 8
 """Draws from which signs are flipped: 2^-7 is then the least p; with five it is 6 %."""
 
+FEWEST_FOR_RANKS = 8
+"""Draws from which ranks decide."""
+
 MOST_FOR_ALL_FLIPS = 40
 """Draws up to which all flips are counted, half against half: 2^20 sums each."""
 
 SAMPLED_FLIPS = 200_000
 """Flips that are drawn beyond that."""
 
-POWER_Z = 1.959964 + 0.841621
+NORMAL_Z = 1.959964
+"""Of 5 % on two sides."""
+
+POWER_Z = NORMAL_Z + 0.841621
 """Of 5 % on two sides and 80 % power."""
 
 EQUAL_Z = 1.644854 + 1.281552
@@ -119,6 +126,51 @@ def _flipped_sums(d: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
+def ranked(differences: ArrayLike) -> Spread:
+    """Return location, intervals, effect and p of paired differences by their signed ranks.
+
+    The location is the median of the means of all pairs of draws, each draw with itself too (Hodges
+    and Lehmann). Of these means the positive ones are as many as Wilcoxon's sum of ranks, so that
+    their order statistics are the ends of the exact interval. One draw far from all others moves
+    neither far. The effect is over the deviation that a normal law of that interval would have.
+    """
+    d = np.array(differences, float)
+    n = len(d)
+    if n < FEWEST_FOR_RANKS or not np.isfinite(d).all():
+        return Spread(n, nan, nan, nan, nan)
+    first, second = np.triu_indices(n)
+    means = np.sort((d[first] + d[second]) / 2)
+    below = np.cumsum(_rank_sums(n))
+    less = min(np.sum(means < 0), np.sum(means > 0)) + np.sum(means == 0) / 2
+    p = min(1.0, 2 * float(below[int(less)]))
+    (low, high), (inner_low, inner_high) = (_ends(means, below, part) for part in (0.05, 0.1))
+    middle = float(np.median(means))
+    deviation = (high - low) / 2 * np.sqrt(n) / NORMAL_Z
+    effect = (
+        middle / deviation if deviation > 0 else float(np.sign(middle)) * inf if middle else 0.0
+    )
+    return Spread(n, middle, low, high, float(effect), p, inner_low, inner_high)
+
+
+def _rank_sums(n: int) -> NDArray[np.float64]:
+    """Return the probability of every sum of the ranks 1 to n whose signs are tossed."""
+    law = np.ones(1)
+    for rank in range(1, n + 1):
+        longer = np.zeros(len(law) + rank)
+        longer[: len(law)] += law / 2
+        longer[rank:] += law / 2
+        law = longer
+    return law
+
+
+def _ends(
+    means: NDArray[np.float64], below: NDArray[np.float64], outside: float
+) -> tuple[float, float]:
+    """Return the ends of the interval that the test at this level does not refute."""
+    cut = int(np.searchsorted(below, outside / 2, side="right"))
+    return float(means[cut - 1]), float(means[-cut])
+
+
 class Sooner(NamedTuple):
     """Over draws: in how many one side came first, the other did, and neither is known to."""
 
@@ -172,16 +224,18 @@ def corrected(p: Mapping[str, float]) -> dict[str, float]:
     return dict(zip(known, map(float, found), strict=True))
 
 
-def draws_needed(spread: Spread, margin: float) -> int | None:
+def draws_needed(spread: Spread, margin: float, *, equal: bool = False) -> int | None:
     """Return the draws that would decide at 80 % power, if the next are as those seen.
 
-    Either a difference is shown or, where the mean is within the margin, that there is none: the
-    fewer draws of the two. None where nothing can be told.
+    Either a difference is shown or, where the middle is within the margin, that there is none: the
+    fewer draws of the two. A claim that both are `equal` is held against its margin in both ways.
+    None where nothing can be told.
     """
     if spread.n < FEWEST_FOR_AN_INTERVAL or not isfinite(spread.effect) or spread.effect == 0:
         return None
-    deviation = abs(spread.mean / spread.effect)
-    ways = [(POWER_Z / spread.effect) ** 2 + 2]
-    if abs(spread.mean) < margin:
-        ways.append((EQUAL_Z * deviation / (margin - abs(spread.mean))) ** 2 + 2)
-    return ceil(min(ways))
+    middle, deviation = abs(spread.mean), abs(spread.mean / spread.effect)
+    beyond = middle - margin if equal else middle
+    ways = [(POWER_Z * deviation / beyond) ** 2 + 2] if beyond > 0 else []
+    if middle < margin:
+        ways.append((EQUAL_Z * deviation / (margin - middle)) ** 2 + 2)
+    return ceil(min(ways)) if ways else None

@@ -68,7 +68,7 @@ VARIANT_NEEDS |= _keys("slots record_every", int)
 VARIANT = VARIANT_NEEDS | _keys("partition", dict) | _keys("seeds parameters", int)
 VARIANT |= _keys("slot_s", int, float)
 CLAIMS = _keys("claim", list) | _keys("readings first_draw targets", dict)
-CLAIMS |= _keys("confirmatory", int)
+CLAIMS |= _keys("confirmatory ranks", int)
 CARD = _keys("title lead", str) | _keys("reading column row words", list)
 
 PAIRED = ("name", "ours", "other")

@@ -27,6 +27,7 @@ __all__ += [
     "UNDER",
     "VACUOUS",
     "Reading",
+    "decided_by_ranks",
     "draws_of_claim",
     "kind_of",
     "verdict_of_claim",
@@ -62,6 +63,7 @@ class Reading(NamedTuple):
     by_last: str = ""  # the verdict by the last value alone
     margin: float = nan  # what counts as equal
     draws: int | None = None  # that would decide what is open
+    ranked: bool = False  # by new draws, which ranks decide
 
 
 class Group(NamedTuple):
@@ -138,3 +140,14 @@ def draws_of_claim(readings: Sequence[Reading], declared: Sequence[Table]) -> in
     needed = [g.draws for g in _groups(readings, declared) if g.middle and g.verdict == OPEN]
     known = [each for each in needed if each is not None]
     return min(known) if known and len(known) == len(needed) else None
+
+
+def decided_by_ranks(readings: Sequence[Reading], declared: Sequence[Table]) -> bool:
+    """Return whether new draws decide all middle readings that were run."""
+    marked = any(table.get("middle") for table in declared)
+    middle = [
+        reading
+        for number, (reading, table) in enumerate(zip(readings, declared, strict=True))
+        if (table.get("middle") if marked else number == 0) and reading.verdict != NOT_RUN
+    ]
+    return bool(middle) and all(reading.ranked for reading in middle)

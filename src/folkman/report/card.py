@@ -2,31 +2,26 @@
 
 from collections.abc import Sequence
 from html import escape
-from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from folkman.report.forest import (
+    LOOKS,
+    Effect,
+    Forest,
+    draw_ratios,
+    forest_svg,
+    outline,
+    ratios_svg,
+)
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Card", "Effect", "Row", "card_figure", "card_html"]
-
-LOOKS = {
-    "holds": ("H", "#1f6fb2", "white"),
-    "better than claimed": ("B", "#56a0d3", "white"),
-    "equal": ("=", "#b8b8b8", "black"),
-    "contradicted": ("C", "#c8553d", "white"),
-    "vacuous here": ("V", "#8a7fa8", "white"),
-    "open": ("o", "#f1ead2", "black"),
-    "not run": ("-", "#ffffff", "#888888"),
-}
-"""Letter, colour and the letter's colour of each verdict; the letter tells without the colour."""
-
-MOST_PER_CENT = 400.0
-"""Effects beyond this are drawn at the edge."""
+__all__ = ["Card", "Row", "card_figure", "card_html"]
 
 PAGE_IN = (8.27, 11.69)
 LEFT = 0.05
@@ -42,18 +37,6 @@ class Row(NamedTuple):
     outlined: Sequence[bool]  # of each column: is it of other runs than the first?
 
 
-class Effect(NamedTuple):
-    """A row of the forest plot; differences as logarithms of ratios."""
-
-    label: str
-    mean: float
-    low: float
-    high: float
-    margin: float
-    n: int
-    verdict: str
-
-
 class Card(NamedTuple):
     """All that the page says."""
 
@@ -65,6 +48,7 @@ class Card(NamedTuple):
     columns: Sequence[tuple[str, str]]  # group and name
     rows: Sequence[Row]
     effects: Sequence[Effect]
+    forests: Sequence[Forest] = ()  # of each figure of the paper, in the HTML alone
 
 
 def card_figure(card: Card) -> "Figure":
@@ -81,7 +65,7 @@ def card_figure(card: Card) -> "Figure":
         top = _paragraph(figure, top, f"{name}: {score}.")
     _matrix(figure.add_axes((0.34, top - 0.258, 0.62, 0.215)), card)
     top -= 0.28
-    _forest(figure.add_axes((0.34, top - 0.165, 0.57, 0.165)), card)
+    draw_ratios(figure.add_axes((0.34, top - 0.165, 0.57, 0.165)), card.effects)
     top -= 0.194
     for heading, sentences in card.paragraphs:
         top = _sentences(figure, top, heading, sentences)
@@ -117,7 +101,7 @@ def _matrix(axes: "Axes", card: Card) -> None:
                 width = 0.96 / len(cell)
                 place = (x + 0.02 + part * width, y + 0.06)
                 fill = "white" if row.outlined[x] else colour
-                ink = _outline(verdict) if row.outlined[x] else ink
+                ink = outline(verdict) if row.outlined[x] else ink
                 line = 0.7 if row.outlined[x] else 0.0
                 looks = {"facecolor": fill, "edgecolor": ink, "linewidth": line}
                 axes.add_patch(Rectangle(place, width * 0.94, 0.88, **looks))
@@ -146,52 +130,17 @@ def _shown(card: Card) -> list[str]:
     return [name for name in LOOKS if name in seen]
 
 
-def _outline(verdict: str) -> str:
-    """Return a verdict's colour where it is drawn on white; light ones are darker there."""
-    darker = {"open": "#8d7b3f", "equal": "#6b6b6b", "not run": "#888888"}
-    return darker.get(verdict, LOOKS.get(verdict, ("", darker["open"], ""))[1])
-
-
-def _forest(axes: "Axes", card: Card) -> None:
-    """Draw effect, 95 % interval and margin of each claim's middle reading."""
-    edge = np.log1p(MOST_PER_CENT / 100)
-    for y, each in enumerate(card.effects):
-        colour = _outline(each.verdict)
-        ends = np.clip([each.low, each.high], -edge, edge)
-        band = (-each.margin, each.margin)
-        axes.fill_betweenx([y - 0.5, y + 0.5], *band, color="#dddddd", linewidth=0)
-        axes.plot(ends, [y, y], color=colour, linewidth=1.3)
-        axes.plot(np.clip(each.mean, -edge, edge), y, "o", color=colour, markersize=2.8)
-        for beyond, place, mark in ((each.low < -edge, -edge, "<"), (each.high > edge, edge, ">")):
-            if beyond:  # the interval goes on
-                axes.plot(place, y, mark, color=colour, markersize=3.2, clip_on=False)
-        axes.text(edge * 1.03, y, f"n = {each.n}", fontsize=5, va="center")
-    shown = [-80, -50, 0, 100, 400]
-    names = [f"{v:+d} %" if v else "equal" for v in shown]
-    axes.set_xticks([np.log1p(v / 100) for v in shown], names, fontsize=5.6)
-    axes.set_yticks(range(len(card.effects)), [e.label for e in card.effects], fontsize=5.4)
-    axes.set(xlim=(-edge, edge), ylim=(len(card.effects) - 0.4, -0.6))
-    axes.axvline(0, color="black", linewidth=0.6)
-    told = (
-        "training loss of Algorithm 1 over the other side's, 95 % interval (log scale; left: lower)"
-        "\nblue: as claimed, red: against the claim, olive: open, grey: equal, violet: vacuous; "
-        "grey band: counts as equal"
-    )
-    axes.set_xlabel(told, fontsize=5.6, labelpad=1)
-    axes.tick_params(length=2)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def card_html(card: Card) -> str:
     """Return the page as HTML: the same words, the two drawings as vectors."""
     parts = [f"<h1>{escape(card.title)}</h1>", f"<p><b>{escape(card.lead)}</b></p>"]
     key = "".join(f"<li>{escape(sentence)}</li>" for sentence in card.key)
     parts.append(f"<h2>How to read it</h2><ul>{key}</ul>")
     parts += [f"<p><b>{escape(name)}</b>: {escape(score)}.</p>" for name, score in card.scores]
-    parts += [_tiles(card), _drawing(card)]
+    parts += [_tiles(card), ratios_svg(card.effects)]
     for heading, sentences in card.paragraphs:
         items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
         parts.append(f"<h2>{escape(heading)}</h2><ul>{items}</ul>")
+    parts += map(_section, card.forests)
     body = "\n".join(parts)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -200,6 +149,16 @@ def card_html(card: Card) -> str:
 {body}
 </body></html>
 """
+
+
+def _section(forest: Forest) -> str:
+    """Return one figure of the paper: its claims word for word, their verdicts and effects."""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><th>{escape(text)}</th><th>{escape(kind)}</th></tr>"
+        for name, text, kind in forest.claims
+    )
+    head = f"<h2>{escape(forest.title)}</h2><table>{rows}</table>"
+    return f"{head}{forest_svg(forest)}" if forest.effects else head
 
 
 STYLE = """
@@ -234,21 +193,6 @@ def _tile(verdict: str, *, outlined: bool = False) -> str:
     letter, colour, ink = LOOKS.get(verdict, LOOKS["open"])
     style = f"background:{colour};color:{ink}"
     if outlined:
-        ink = _outline(verdict)
+        ink = outline(verdict)
         style = f"background:white;color:{ink};outline:1px solid {ink};outline-offset:-1px"
     return f'<span style="{style}" title="{escape(verdict)}">{letter}</span>'
-
-
-def _drawing(card: Card) -> str:
-    """Return the forest plot as SVG."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({"svg.hashsalt": "card", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(8.5, 3.6), layout="constrained")
-        FigureCanvasSVG(figure)
-        _forest(figure.subplots(), card)
-        text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue().partition("<svg")[1] + text.getvalue().partition("<svg")[2]

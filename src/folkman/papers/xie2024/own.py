@@ -1,10 +1,16 @@
-"""What is this paper's own: some facts of its runs, FedAvg's curves with waiting, Table I.
+"""What is this paper's own: some facts of its runs, curves with waiting, Table I.
 
 FedAvg on a network that takes time is not run: with full gradients its k-th model is that of the
 free run, only its rounds end later. `derive` adds those curves.
+
+Nor is Algorithm 1 whose nodes all wait for all parameters ("after receiving all parameters",
+Section IV-A). No copy is then old, so that every v_i is the same v, and v moves by the sum of all
+weighted gradients at v: gradient descent with the effective step of the scaling, in rounds of
+1 + Gamma slots. `derive` adds it as the method `async_sharing_waiting`, from FedAvg at that step.
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 from folkman.config.comparison import Comparison
 from folkman.papers.paper import Formula, Found
@@ -17,6 +23,12 @@ from folkman.record.table import KEPT
 __all__ = ["FACTS", "FORMULAS", "derive", "facts", "measure"]
 
 FACTS = ("links", "effective", "interference", "l2")
+
+WAITING = "async_sharing_waiting"
+"""Algorithm 1 whose nodes wait for all parameters of a round."""
+
+TINY = 1e-6
+"""Effective steps that differ by less are one."""
 
 AROUND_SERVER = ("fedavg", "adafl", "fedap", "fedsa", "centralised")
 
@@ -43,8 +55,14 @@ def derive(runs: Sequence[Found]) -> list[Found]:
     added = []
     free = select(runs, method="fedavg", links="free")
     for found in free:
-        seen = {f.facts["gamma"] for f in runs if f.variant == found.variant and "gamma" in f.facts}
-        added += [_under_gamma(found, gamma) for gamma in sorted(seen)]
+        alike = [f.facts for f in runs if f.variant == found.variant and "gamma" in f.facts]
+        seen = {facts["gamma"] for facts in alike}
+        timed = [_under_gamma(found, gamma) for gamma in sorted(seen)]
+        added += timed
+        shared = {facts["nodes"] for facts in alike if facts["method"] == "async_sharing"}
+        plain = "l2" not in found.facts and found.facts["partition"] == "iid"
+        for nodes, run in product(sorted(shared) if plain else (), timed):
+            added += _waiting_for_all(run, nodes)
         for clock in runs:
             same = (clock.variant, clock.seed) == (found.variant, found.seed)
             if same and clock.facts.get("kind") == "clock":
@@ -63,6 +81,21 @@ def _under_gamma(found: Found, gamma: int) -> Found:
     facts = {**found.facts, "links": "timed", "network": "snapshot", "gamma": gamma}
     run = Run("fedavg", f"{found.run.label}, Gamma {gamma}", found.seed, rows, found.run.status)
     return Found(found.variant, facts, found.seed, run, found.figures)
+
+
+def _waiting_for_all(timed: Found, nodes: int) -> list[Found]:
+    """Return Algorithm 1 that waits for all, in each scaling that has this effective step."""
+    stretches = {"theorem": 1.0, "figure": float(nodes), "local": 1 / nodes}
+    facts = {name: timed.facts[name] for name in ("gamma", "network", "partition", "compute")}
+    facts |= {"method": WAITING, "nodes": nodes, "factor": 1.0}
+    facts["effective"] = timed.facts["effective"]
+    called = timed.run.label.replace("FedAvg", "Algorithm 1, all wait for all")
+    run = Run(WAITING, f"{called}, {nodes} nodes", timed.seed, timed.run.rows, timed.run.status)
+    return [
+        Found(timed.variant, facts | {"scaling": scaling}, timed.seed, run, timed.figures)
+        for scaling, stretch in stretches.items()
+        if abs(stretch - facts["effective"]) < TINY
+    ]
 
 
 def _on_radio(found: Found, clock: Found) -> Found:
