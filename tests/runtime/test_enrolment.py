@@ -289,7 +289,7 @@ def test_the_commands_ask_sign_and_refuse(tmp_path, authority):
 def test_a_person_is_asked_to_compare(tmp_path, authority, board, monkeypatch):
     answers = iter([False, True])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.confirm", lambda text: next(answers))
+    monkeypatch.setattr("typer.confirm", lambda _: next(answers))
     at = ["certs", "sign", board / "node-3.csr", "--folder", authority]
 
     assert "not signed" in folkman(*at, cwd=tmp_path).stderr

@@ -47,6 +47,7 @@ COMMANDS: Builders[None] = Builders(
         "data": "folkman.cli.data:data_app",
         "theory": "folkman.cli.theory:theory_app",
         "certs": "folkman.cli.certs:certs_app",
+        "fleet": "folkman.cli.fleet:fleet_app",
     }
 )
 """Command -> where it is: a function, or a group of commands."""

@@ -115,6 +115,10 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
         list[str] | None,
         typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16."),
     ] = None,
+    operator: Annotated[
+        str | None,
+        typer.Option(help="Name of an operator: writes fleet.toml for `folkman fleet`."),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until all nodes are done, then evaluate.")
     ] = False,
@@ -132,8 +136,10 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     root = out or Path("runs") / dated("cluster")
     options: Json = {"transport": transport, "radio": radio, "insecure": insecure or None}
     options |= override({}, node_settings or [])
+    if operator is not None:
+        options["operator"] = {"listen": "127.0.0.1:0", **options.get("operator", {})}
     check_options(options, task.comparison.nodes)
-    homes = make_cluster(root, task, options)
+    homes = make_cluster(root, task, options, operator=operator)
     _say_what_is_carried(homes[0], task)
     for home in homes:
         start(home)
@@ -189,12 +195,15 @@ def _say_what_is_carried(home: Path, task: "Task") -> None:
 
 
 def _wait(root: Path) -> None:
-    """Stay until no node is alive; complain of those who did not come to their end."""
+    """Wait until no node learns; complain of those who did not come to their end.
+
+    Nodes that stay for an operator have come to it.
+    """
     from folkman.record.cluster import DONE, ClusterFolder
 
     cluster = ClusterFolder(root)
     found = cluster.standing()
-    while any(each["alive"] for each in found):
+    while any(each["alive"] and not each.get("staying") for each in found):
         time.sleep(0.5)
         found = cluster.standing()
     early = [f"{each['node']} ({each['state']})" for each in found if each["state"] != DONE]

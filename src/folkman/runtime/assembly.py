@@ -20,11 +20,13 @@ import hashlib
 import signal
 import socket
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+import folkman
 from folkman.algorithm.base import Algorithm
 from folkman.arithmetic import Arithmetic, choose, chosen
 from folkman.arrays import jax
@@ -88,6 +90,29 @@ class Trust(BaseModel):
         return value
 
 
+class OperatorOptions(BaseModel):
+    """The door for operators; without this table there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: str
+    known: tuple[str, ...] = ()
+    stay_s: float = Field(86_400.0, ge=0)
+
+    @field_validator("listen")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        address(value)
+        return value
+
+    @field_validator("known")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            ip_address(each)
+        return value
+
+
 class NodeConfig(BaseModel):
     """One node. The fields are the keys of its file; paths are made absolute."""
 
@@ -122,6 +147,7 @@ class NodeConfig(BaseModel):
     linger_s: float = Field(30.0, ge=0)
     metrics: str | None = None
     timeline: bool = True
+    operator: OperatorOptions | None = None
     trust: Trust = Trust()
     past: int | None = Field(None, ge=4)
 
@@ -192,6 +218,10 @@ def read_node(path: Path) -> NodeConfig:
     )
     require(
         not (found.insecure and found.certs), f"{path} has certs and insecure = true; choose one"
+    )
+    require(
+        found.operator is None or found.certs is not None,
+        f"{path} has [operator] and insecure = true; operators come by certificates: make some",
     )
     inside = found.node == "server" or 0 <= int(found.node) < len(found.samples)
     require(
@@ -277,8 +307,16 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> Drive:
         _pace(config, task, network, node),
         verify=members.verify if members else None,
     )
-    home = Home(config.folder, task.fingerprint, config.timeline)
-    return Drive(core, _transport(config, task, node, security), home, logger, members=members)
+    about = {"version": folkman.__version__, "method": algorithm.name, "label": task.label}
+    about |= {"arithmetic": chosen().name}
+    home = Home(config.folder, task.fingerprint, config.timeline, about)
+    carrier = _transport(config, task, node, security)
+    drive = Drive(core, carrier, home, logger, members=members)
+    if config.operator is not None and security is not None:
+        from folkman.runtime.fleet.assembly import add_door  # here: few nodes have one
+
+        add_door(drive, config, task, security)
+    return drive
 
 
 def _problem(config: NodeConfig, task: Task) -> Learnable:

@@ -38,6 +38,7 @@ from folkman.runtime.assembly import (
 from folkman.runtime.codec import SERVER
 from folkman.runtime.disk import FolderDisk
 from folkman.runtime.durable import read_state
+from folkman.runtime.entrance import Address
 from folkman.runtime.identity import init, issue, name_of
 from folkman.runtime.shards import save_shard
 from folkman.runtime.state import read_arrays
@@ -50,14 +51,23 @@ KILLED_S = 5.0
 """How long the system may take to end a process that was killed."""
 PORT = 7440
 """Where nodes on machines of their own listen."""
+DOOR = 7600
+"""Where they listen for operators."""
 
 
-def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = ()) -> list[Path]:
+def make_cluster(
+    root: Path,
+    task: Task,
+    options: Json,
+    hosts: Sequence[str] = (),
+    operator: str | None = None,
+) -> list[Path]:
     """Write a run folder with a file, a shard and certificates for each node.
 
     Return the nodes' folders.
 
     `hosts` are the addresses of the nodes, a server's last; without, all are on this machine.
+    `operator` is who may look at the nodes by `folkman fleet` and `fleet.toml`.
     """
     comparison = task.comparison
     problem = build_problem(comparison, task.seed, prepare=False)
@@ -70,16 +80,11 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)
     numbers = [*range(comparison.nodes), *way_of(algorithm).servers()]
-    places = [(host, PORT) for host in hosts] or [
-        ("127.0.0.1", port) for port in _free_ports(len(numbers))
-    ]
-    require(
-        len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}"
-    )
-    at = dict(zip(numbers, places, strict=True))
+    at = _places(numbers, hosts, PORT)
     secure = not options.get("insecure")
     if secure:
         init(cluster.certs, days=365)
+    doors = {} if operator is None else _doors(cluster, _places(numbers, hosts, DOOR), operator)
     made = []
     for number in numbers:
         home = cluster.node(name_of(number))
@@ -97,6 +102,7 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
             "listen": f"{at[number][0]}:{at[number][1]}",
             "certs": f"../../{cluster.certs.name}" if secure else None,
             **options,
+            **({"operator": {**options.get("operator", {}), **doors[number]}} if doors else {}),
             "peers": {
                 name_of(other): f"{host}:{port}"
                 for other, (host, port) in at.items()
@@ -108,6 +114,28 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
     return made
 
 
+def _places(numbers: Sequence[int], hosts: Sequence[str], port: int) -> dict[int, Address]:
+    """Return an address for each node: on hosts of their own, or free ones of this machine."""
+    places = [(host, port) for host in hosts] or [
+        ("127.0.0.1", port) for port in _free_ports(len(numbers))
+    ]
+    require(
+        len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}"
+    )
+    return dict(zip(numbers, places, strict=True))
+
+
+def _doors(cluster: ClusterFolder, at: dict[int, Address], operator: str) -> dict[int, Json]:
+    """Make an operator and the file of its fleet; return the table `operator` of each node."""
+    from folkman.runtime.fleet.addresses import write_fleet
+    from folkman.runtime.operators import make_operator
+
+    make_operator(cluster.certs, operator, days=365)
+    names = {name_of(number): place for number, place in at.items()}
+    write_fleet(cluster.fleet, names, cluster.certs.name, operator)
+    return {number: {"listen": f"{host}:{port}"} for number, (host, port) in at.items()}
+
+
 def check_options(options: Json, nodes: int) -> None:
     """Refuse, before a folder is made, what would end the nodes of one machine at their start."""
     check_keys(options)
@@ -116,6 +144,10 @@ def check_options(options: Json, nodes: int) -> None:
         need("zenoh")
     if not options.get("insecure"):
         need("cryptography.x509")
+    require(
+        not (options.get("insecure") and options.get("operator")),
+        "operators come by certificates, and --insecure has none; leave out one of the two",
+    )
     port = str(options.get("metrics") or ":0").rpartition(":")[2]
     require(
         port == "0" or nodes == 1,

@@ -191,7 +191,7 @@ def _asked(
 ) -> "tuple[list[x509.GeneralName], bytes]":
     """Return the names and the signing key that a request brings; refuse whatever else it asks."""
     x509 = need("cryptography.x509")
-    names: list[x509.GeneralName] = []
+    names: list[Any] = []
     signing = b""
     for each in extensions:
         if isinstance(each.value, x509.SubjectAlternativeName):

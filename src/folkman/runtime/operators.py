@@ -11,6 +11,7 @@ certificate has no role, and an operator's has no signing key: it can send no pa
 import re
 import ssl
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +104,13 @@ def operator_in(folder: Path, name: str | None = None) -> OperatorFiles:
     )
     for path in (files.certificate, files.ca, files.members):
         require(path.is_file(), f"expected {path}, there is no such file; copy it here")
+    pem = files.certificate.read_bytes()
+    ends = need("cryptography.x509").load_pem_x509_certificate(pem).not_valid_after_utc
+    require(
+        datetime.now(UTC) < ends,
+        f"{files.certificate} ended {ends:%Y-%m-%d %H:%M}; make it anew: folkman certs operator "
+        f"{chosen} --folder {folder}",
+    )
     return files
 
 

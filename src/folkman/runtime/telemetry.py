@@ -58,6 +58,8 @@ class Logger:
         self._last: dict[tuple[str, str], float] = {}
         self._muted: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], RateLimit] = {}
+        self.listener: Callable[[str], None] | None = None
+        """Who else gets each line, whoever reads the log."""
 
     def say(self, event: str, *, level: str = "info", reason: str = "", **fields: object) -> None:
         """Write a line; a disk that refuses costs the line and nothing else."""
@@ -80,6 +82,8 @@ class Logger:
             )
             self._unkept = 0
             self._unread.append(line.encode() + b"\n")
+            if self.listener is not None:
+                self.listener(line)
             self._write(0.0)
 
     def flush(self, patience_s: float = 0.0) -> None:
