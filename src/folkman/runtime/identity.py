@@ -99,6 +99,7 @@ def init(folder: Path, days: int = 3650) -> None:
     )
     from folkman.runtime.certificates import make_authority  # here: a node makes none
 
+    need("cryptography.x509")
     folder.mkdir(parents=True, exist_ok=True)
     write_list(folder, MemberList(1, []), make_authority(folder, days).key)
 
