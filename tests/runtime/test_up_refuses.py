@@ -138,7 +138,7 @@ def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatc
                 signal=lambda *_: None, Signals=None, SIGTERM=0, SIGINT=0, SIGUSR1=0, SIGHUP=0,
                 SIG_IGN=0,
             ),
-            "faulthandler": SimpleNamespace(register=lambda _: None),
+            "faulthandler": SimpleNamespace(register=lambda *_: None),
             "MetricsServer": assembly.MetricsServer,
         }.items():  # fmt: skip
             monkeypatch.setattr(assembly, name, value)

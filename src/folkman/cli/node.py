@@ -5,6 +5,7 @@ import os
 import sys
 import time
 import tomllib
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
     from folkman.runtime.assembly import Task
+    from folkman.runtime.captured import Captured
 
 __all__ = ["down", "node", "replay", "status", "up"]
 
@@ -34,8 +36,8 @@ def node(
 
     Logs are JSON lines on standard error; on a terminal, an error of the start is a sentence.
     """
-    _choose_arithmetic(config)
     if check:
+        _choose_arithmetic(config)
         from folkman.runtime.preview import preview, sentences
 
         found = preview(config)
@@ -46,27 +48,43 @@ def node(
         return
     if as_json:
         raise ValueError("--json goes with --check; a node that runs logs JSON lines anyway")
-    from folkman.runtime.assembly import run_node
+    from folkman.runtime.captured import captured
 
-    try:
-        code = run_node(config)
-    except FAULTS as error:
-        if sys.stderr.isatty():  # a person reads it
-            raise
-        code = _log_not_started(config, error)
+    with captured() as output:
+        code = _be_node(config, output)
     sys.stdout.flush()
     os._exit(code)  # compiled programs may still run in threads of their own
 
 
-def _log_not_started(config: Path, error: Exception) -> int:
-    """Write a line of the log on why a node did not start, and return the exit code."""
+def _be_node(config: Path, output: "Captured | None") -> int:
+    """Run a node and return its exit code; why it did not start is a line of its log."""
+    try:
+        _choose_arithmetic(config)
+        from folkman.runtime.assembly import run_node
+
+        return run_node(config, output)
+    except FAULTS as error:
+        if sys.stderr.isatty():  # a person reads it
+            raise
+        text, code = outcome(error)
+    except Exception:  # a fault of ours; a log of JSON has no bare traceback
+        if sys.stderr.isatty():
+            raise
+        text, code = traceback.format_exc(), 1
+    _log_not_started(config, text, output)
+    return code
+
+
+def _log_not_started(config: Path, text: str, output: "Captured | None") -> None:
+    """Write a line of the log on why a node did not start."""
     from folkman.runtime.telemetry import Logger
 
-    text, code = outcome(error)
-    logger = Logger(config.resolve().parent.name, insecure=False)
+    stream = output.log if output else None
+    logger = Logger(config.resolve().parent.name, insecure=False, stream=stream)
+    if output is not None:
+        output.tell(logger)
     logger.say("not started", level="error", file=str(config), text=text)
     logger.flush(1.0)
-    return code
 
 
 def _choose_arithmetic(config: Path) -> None:

@@ -15,6 +15,7 @@
     nodes/NAME/state.safetensors  where it goes on; `state.before.safetensors`: saved before it
     nodes/NAME/incarnation        how often it has begun; `incarnation.copy`: the same
     nodes/NAME/final.safetensors  its last parameters
+    nodes/NAME/faults.txt         where every thread was when it died, or at SIGUSR1
 
 Nodes write these files; whoever looks at a cluster reads them here.
 """
@@ -75,6 +76,7 @@ class NodeFolder:
         self.incarnation_copy = root / LIFE_COPY_FILE
         self.final = root / FINAL_FILE
         self.members_seen = root / MEMBERS_SEEN_FILE
+        self.faults = root / "faults.txt"
         self.board_config = root / "node.board.toml"
 
     def is_there(self) -> bool:
@@ -85,6 +87,7 @@ class NodeFolder:
         """Return the files that an operator may fetch, by name: no key, no samples, no process."""
         kept = [self.config, self.health, self.log, self.journal, self.state, self.state_before]
         kept += [self.incarnation, self.incarnation_copy, self.final, self.members_seen]
+        kept += [self.faults]
         return {path.name: path for path in kept}
 
     def standing(self) -> Json:

@@ -19,6 +19,7 @@ import faulthandler
 import hashlib
 import signal
 import socket
+import sys
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -42,6 +43,7 @@ from folkman.problem.objective import shares
 from folkman.radio.delivery import Network
 from folkman.record.cluster import NodeFolder
 from folkman.record.json_file import Json
+from folkman.runtime.captured import is_on, watch_for_faults
 from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.core.core import Core
 from folkman.runtime.core.pace import Pace
@@ -58,6 +60,7 @@ from folkman.runtime.transport import Security, Transport
 from folkman.runtime.ways import PeerWay, way_of
 
 if TYPE_CHECKING:
+    from folkman.runtime.captured import Captured
     from folkman.runtime.server_node import ServerNode
 
 __all__ = [
@@ -411,8 +414,11 @@ WRONG_INPUT = 2
 """The exit code of a node that its file or its machine does not let begin."""
 
 
-def run_node(path: Path) -> int:
-    """Be the node of a file until done or stopped; return the exit code."""
+def run_node(path: Path, output: "Captured | None" = None) -> int:
+    """Be the node of a file until done or stopped; return the exit code.
+
+    `output` is what libraries print, which the log then has too.
+    """
     hold_little()
     jax.config.update(
         "jax_persistent_cache_min_compile_time_secs", 0.0
@@ -421,7 +427,10 @@ def run_node(path: Path) -> int:
     choose(config.arithmetic)
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
-    logger = Logger(name_of(config.number), insecure=config.insecure)
+    stream = output.log if output else None
+    logger = Logger(name_of(config.number), insecure=config.insecure, stream=stream)
+    if output is not None:
+        output.tell(logger)
     try:
         lock = FolderLock(NodeFolder(config.folder).lock)
     except FolderTakenError as error:
@@ -449,7 +458,8 @@ def _run_alone(config: NodeConfig, task: Task, logger: Logger) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask)
-    faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
+    faults = watch_for_faults(NodeFolder(config.folder).faults, logger) if is_on() else None
+    faulthandler.register(signal.SIGUSR1, faults or sys.stderr)  # kill -USR1: where all threads are
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
     metrics = None
     if config.metrics:
