@@ -40,12 +40,12 @@ from folkman.runtime.disk import FolderDisk
 from folkman.runtime.durable import read_state
 from folkman.runtime.entrance import Address
 from folkman.runtime.identity import init, issue, name_of
-from folkman.runtime.shards import save_shard
+from folkman.runtime.shards import classes_of, save_shard
 from folkman.runtime.state import read_arrays
 from folkman.runtime.ways import way_of
 
 __all__ = ["Cluster", "await_start", "check_options", "down", "evaluate", "last_params"]
-__all__ += ["make_cluster", "read_cluster", "start"]
+__all__ += ["make_cluster", "node_table", "places", "read_cluster", "start"]
 
 KILLED_S = 5.0
 """How long the system may take to end a process that was killed."""
@@ -80,41 +80,50 @@ def make_cluster(
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)
     numbers = [*range(comparison.nodes), *way_of(algorithm).servers()]
-    at = _places(numbers, hosts, PORT)
+    at = places(numbers, hosts, PORT)
     secure = not options.get("insecure")
     if secure:
         init(cluster.certs, days=365)
-    doors = {} if operator is None else _doors(cluster, _places(numbers, hosts, DOOR), operator)
+    doors = {} if operator is None else _doors(cluster, places(numbers, hosts, DOOR), operator)
     made = []
     for number in numbers:
         home = cluster.node(name_of(number))
         home.root.mkdir(parents=True)
         if secure:
             issue(cluster.certs, number, (at[number][0], "localhost"))
-        save_shard(home.shard, problem, None if number == SERVER else number, _classes(problem))
-        table = {
-            "node": "server" if number == SERVER else number,
+        save_shard(home.shard, problem, None if number == SERVER else number, classes_of(problem))
+        files = {
             "config": f"../../{RunFolder(root).config.name}",
-            "label": task.label,
-            "seed": task.seed,
             "shard": home.shard.name,
-            "samples": [int(count) for count in problem.count],
-            "listen": f"{at[number][0]}:{at[number][1]}",
             "certs": f"../../{cluster.certs.name}" if secure else None,
-            **options,
-            **({"operator": {**options.get("operator", {}), **doors[number]}} if doors else {}),
-            "peers": {
-                name_of(other): f"{host}:{port}"
-                for other, (host, port) in at.items()
-                if other != number
-            },
         }
+        door = {"operator": {**options.get("operator", {}), **doors[number]}} if doors else {}
+        table = node_table(task, number, problem, at, {**files, **options, **door})
         write_text(home.config, dump(table))
         made.append(home.root)
     return made
 
 
-def _places(numbers: Sequence[int], hosts: Sequence[str], port: int) -> dict[int, Address]:
+def node_table(
+    task: Task, number: int, problem: Problem, at: dict[int, Address], more: Json
+) -> Json:
+    """Return what the file of one node says; `at` has the addresses of all."""
+    return {
+        "node": "server" if number == SERVER else number,
+        "label": task.label,
+        "seed": task.seed,
+        "samples": [int(count) for count in problem.count],
+        "listen": f"{at[number][0]}:{at[number][1]}",
+        **more,
+        "peers": {
+            name_of(other): f"{host}:{port}"
+            for other, (host, port) in at.items()
+            if other != number
+        },
+    }
+
+
+def places(numbers: Sequence[int], hosts: Sequence[str], port: int) -> dict[int, Address]:
     """Return an address for each node: on hosts of their own, or free ones of this machine."""
     places = [(host, port) for host in hosts] or [
         ("127.0.0.1", port) for port in _free_ports(len(numbers))
@@ -165,13 +174,6 @@ def await_start(root: Path, patience_s: float = 20.0) -> list[Json]:
         if not starting or time.monotonic() > end_s:
             return found
         time.sleep(0.2)
-
-
-def _classes(problem: Problem) -> int:
-    """Return the number of classes of a problem with labels, 0 of one with numbers."""
-    labels = [np.asarray(y) for y in (problem.y, problem.y_test)]
-    known = np.issubdtype(labels[0].dtype, np.integer)
-    return 1 + max(int(y.max(initial=0)) for y in labels) if known else 0
 
 
 def _free_ports(count: int) -> list[int]:
