@@ -1,6 +1,7 @@
 """The newest lines of a node's log, kept in memory for operators, whoever reads the log itself."""
 
 import json
+import secrets
 import threading
 from collections import deque
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from folkman.record.json_file import parsed
 from folkman.runtime.fleet.words import LEVELS, MOST_LINES, MOST_LINES_BYTES, Lines
 
-__all__ = ["KeptLines"]
+__all__ = ["KeptLines", "in_order", "seconds_of"]
 
 MOST_KEPT_BYTES = 1 << 20
 FROM_FILE_BYTES = 1 << 18
@@ -29,6 +30,7 @@ class KeptLines:
 
     def __init__(self, most_bytes: int = MOST_KEPT_BYTES) -> None:
         self._most_bytes, self._bytes, self._next = most_bytes, 0, 1
+        self.life = secrets.token_hex(16)  # numbers of lines are of one life of the node
         self._lines: deque[_Line] = deque()
         self._lock = threading.Lock()
 
@@ -40,7 +42,7 @@ class KeptLines:
         level = found.get("level")
         rank = LEVELS.index(level) if level in LEVELS else LEVELS.index("info")
         with self._lock:
-            self._lines.append(_Line(self._next, _seconds(found.get("time")), rank, text))
+            self._lines.append(_Line(self._next, seconds_of(found.get("time")), rank, text))
             self._next += 1
             self._bytes += len(text)
             while self._bytes > self._most_bytes:
@@ -73,10 +75,10 @@ class KeptLines:
                     break
                 found.append(line.text)
                 size += len(line.text)
-        return Lines(found, last, max(0, first - 1 - after))
+        return Lines(self.life, found, last, max(0, first - 1 - after))
 
 
-def _seconds(stamp: object) -> float:
+def seconds_of(stamp: object) -> float:
     """Return a time of the log in seconds since 1970; 0 of what is none."""
     try:
         return datetime.fromisoformat(str(stamp)).timestamp()
@@ -94,6 +96,6 @@ def in_order(lines: list[tuple[str, str]]) -> list[str]:
     for name, line in lines:
         found = parsed(line)
         if found is not None:
-            rows.append((_seconds(found.get("time")), name, found | {"node": name}))
+            rows.append((seconds_of(found.get("time")), name, found | {"node": name}))
     rows.sort(key=lambda row: row[:2])
     return [json.dumps(found) for _, _, found in rows]

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from folkman.record.cluster import STARTING
-from folkman.record.json_file import Json, Table
+from folkman.record.json_file import Json, Table, parsed
 from folkman.runtime.entrance import Address
 from folkman.runtime.fleet import words
 from folkman.runtime.fleet.calls import Called, CallError, Line, ask_each, dialled
-from folkman.runtime.fleet.kept_lines import in_order
+from folkman.runtime.fleet.kept_lines import in_order, seconds_of
 from folkman.runtime.operators import OperatorFiles
 from folkman.runtime.telemetry import is_well
 
@@ -20,6 +20,10 @@ __all__ = ["cells", "followed", "logs", "standings", "stop"]
 ENDED_S = 30.0
 """How long a node that was asked to stop may take to save and end."""
 FOLLOW_S = 1.0
+TICK_S = 0.0005
+"""Half of the step of times in a log."""
+MOST_TOLD = 64 * words.MOST_LINES
+"""Lines of one node at a time; a node that tells more is not believed."""
 COLUMNS = ("node", "state", "slot", "steps", "loss", "links", "oldest", "version", "up", "wrong")
 
 
@@ -117,14 +121,13 @@ async def _lines(line: Line, question: words.Logs) -> tuple[words.Lines, int]:
     told: list[str] = []
     left_out, after = 0, question.after
     while True:
-        ask = words.Logs(after, question.since_s, question.level)
-        found = await line.ask(ask)
+        found = await line.ask(words.Logs(after, question.since_s, question.level))
         if not isinstance(found, words.Lines):
             raise CallError("expected lines, the node answers otherwise")
         left_out = left_out or found.left_out
         told += found.lines
-        if not found.lines or found.next <= after or len(told) > words.MOST_LINES * 64:
-            return words.Lines(told, max(after, found.next), left_out), left_out
+        if not found.lines or found.next <= after or len(told) > MOST_TOLD:
+            return words.Lines(found.life, told, max(after, found.next), left_out), left_out
         after = found.next
 
 
@@ -163,21 +166,27 @@ async def _follow(
     level: words.Level,
     queue: "asyncio.Queue[tuple[str, str]]",
 ) -> None:
-    """Put a node's new lines into a queue; after a break, those since the break."""
+    """Put a node's new lines into a queue.
+
+    After a break it goes on by the numbers of lines; if the node began again meanwhile, by their
+    times, which are the board's own.
+    """
+    life, after, newest_s = "", 0, since_s
     while True:
-        broke_s = time.time()
         try:
             async with dialled(name, place, operator, patience_s) as line:
-                after = 0
                 while True:
-                    broke_s = time.time()
                     found, _ = await _lines(line, words.Logs(after, since_s, level))
-                    after = found.next
+                    if life and found.life != life:
+                        found, _ = await _lines(line, words.Logs(0, newest_s, level))
+                    life, after = found.life, found.next
                     for each in found.lines:
                         await queue.put((name, each))
+                    if found.lines:
+                        last_s = seconds_of((parsed(found.lines[-1]) or {}).get("time"))
+                        newest_s = max(newest_s, last_s + TICK_S)
                     await asyncio.sleep(FOLLOW_S)
         except CallError:
-            since_s = max(since_s, broke_s)
             await asyncio.sleep(FOLLOW_S)
 
 

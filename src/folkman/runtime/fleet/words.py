@@ -86,8 +86,9 @@ class Standing(_Word, tag="standing"):
 
 
 class Lines(_Word, tag="lines"):
-    """Lines of a log; the next question asks from `next` on."""
+    """Lines of a log; the next question asks from `next` on, if `life` is still the same."""
 
+    life: _Token
     lines: list[str]
     next: _Count
     left_out: _Count  # older lines that were asked for and are kept no longer
