@@ -26,10 +26,11 @@ from folkman.runtime.core.core import Core
 from folkman.runtime.core.rounds import InRounds, Serving
 from folkman.runtime.core.settings import DISK, DIVERGED, Settings
 from folkman.runtime.drive import Drive, Home
+from folkman.runtime.exposition import exposition
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
 from folkman.runtime.server_node import ServerNode
-from folkman.runtime.telemetry import MOST_UNREAD, Logger, MetricsServer, prometheus
+from folkman.runtime.telemetry import MOST_UNREAD, Logger, MetricsServer
 from folkman.runtime.transport import Local, LocalExchange
 from folkman.runtime.ways import way_of
 
@@ -569,7 +570,7 @@ def test_metrics_and_health_are_served():
     finally:
         server.close()
 
-    assert text == prometheus(facts)
-    assert "folkman_steps 3\n" in text
-    assert 'folkman_refused{key="digest"} 2\n' in text
+    assert text == exposition(facts)[1]
+    assert "folkman_steps_total 3\n" in text
+    assert 'folkman_refused_messages_total{reason="digest"} 2\n' in text
     assert health == facts

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from folkman.runtime import telemetry
+from folkman.runtime.exposition import exposition
 from folkman.runtime.rate_limit import RateLimit
 from folkman.runtime.shards import save_shard
-from folkman.runtime.telemetry import Logger, MetricsServer, answer_to, prometheus
+from folkman.runtime.telemetry import Logger, MetricsServer, answer_to
 
 WELL = {"state": "learning", "ok": True, "steps": 3}
 
@@ -36,7 +37,7 @@ def test_idle_callers_neither_keep_others_out_nor_cost_threads(server):
     idle = [socket.create_connection(("127.0.0.1", server.port), 5) for _ in range(60)]
     try:
         assert json.loads(asked(server, "/health")) == WELL
-        assert asked(server, "/metrics") == prometheus(WELL)
+        assert asked(server, "/metrics") == exposition(WELL)[1]
         assert threading.active_count() == before
         assert len(server._callers) <= telemetry.MOST_CALLERS
         assert idle[0].recv(1) == b""  # the oldest made room
@@ -92,11 +93,11 @@ def test_odd_questions_are_answered(question, code):
 
 def test_every_link_is_a_series_and_tells_whether_it_is_up():
     facts = {**WELL, "linked": ["node-1"], "latency_s": {"node-1": 0.01, "node-2": 0.2}}
-    lines = prometheus(facts).splitlines()
-    assert 'folkman_link_up{key="node-1"} 1' in lines
-    assert 'folkman_link_up{key="node-2"} 0' in lines
+    lines = exposition(facts)[1].splitlines()
+    assert 'folkman_link_up{peer="node-1"} 1' in lines
+    assert 'folkman_link_up{peer="node-2"} 0' in lines
     assert "# TYPE folkman_link_up gauge" in lines
-    assert 'folkman_latency_s{key="node-2"} 0.2' in lines
+    assert 'folkman_link_latency_seconds{peer="node-2"} 0.2' in lines
 
 
 def test_a_link_that_flaps_does_not_fill_the_log_and_hides_no_other():

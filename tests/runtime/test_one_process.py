@@ -51,7 +51,7 @@ def begun(tmp_path, monkeypatch):
     }.items():
         monkeypatch.setattr(assembly, name, value)
     monkeypatch.setattr(assembly.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(assembly.faulthandler, "register", lambda _: None)
+    monkeypatch.setattr(assembly.faulthandler, "register", lambda *_: None)
     return SimpleNamespace(config=config, built=built)
 
 

@@ -12,7 +12,6 @@ from folkman.checks import need
 from folkman.cli.node import _complain_of_the_dead
 from folkman.record.cluster import ClusterFolder
 from folkman.runtime import assembly, cluster, identity
-from folkman.runtime.telemetry import COUNTERS, HELP, prometheus
 
 FEW = ["--nodes", "3", "--set", "data.train_size=60", "--set", "model.name=softmax"]
 
@@ -139,7 +138,7 @@ def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatc
                 signal=lambda *_: None, Signals=None, SIGTERM=0, SIGINT=0, SIGUSR1=0, SIGHUP=0,
                 SIG_IGN=0,
             ),
-            "faulthandler": SimpleNamespace(register=lambda _: None),
+            "faulthandler": SimpleNamespace(register=lambda *_: None),
             "MetricsServer": assembly.MetricsServer,
         }.items():  # fmt: skip
             monkeypatch.setattr(assembly, name, value)
@@ -150,17 +149,3 @@ def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatc
     assert (line["event"], line["level"]) == ("not started", "error")
     assert where in line["text"]
     assert "port 0" in line["text"]
-
-
-def test_every_metric_has_help_and_what_only_grows_is_a_counter():
-    text = prometheus({"steps": 3, "loss": 0.5, "refused": {"stale": 2}, "state": "learning",
-                       "latency_s": {"node-1": 0.1}, "insecure": True, "unknown_thing": 1})  # fmt: skip
-    lines = text.splitlines()
-    assert "# TYPE folkman_steps counter" in lines
-    assert "# TYPE folkman_loss gauge" in lines
-    assert 'folkman_latency_s{key="node-1"} 0.1' in lines
-    assert "folkman_insecure 1" in lines
-    assert "state" not in text
-    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert [line.split()[2] for line in lines if line.startswith("# HELP")] == names
-    assert set(HELP) >= COUNTERS

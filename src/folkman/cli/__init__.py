@@ -47,13 +47,15 @@ COMMANDS: Builders[None] = Builders(
         "data": "folkman.cli.data:data_app",
         "theory": "folkman.cli.theory:theory_app",
         "certs": "folkman.cli.certs:certs_app",
+        "fleet": "folkman.cli.fleet:fleet_app",
+        "shards": "folkman.cli.shards:shards",
     }
 )
 """Command -> where it is: a function, or a group of commands."""
 
 WITH_JAX = frozenset(
     ("demo", "run", "sweep", "tune", "rank", "reproduce", "audit", "radio", "up", "replay")
-) | {"algorithms", "theory"}
+) | {"algorithms", "shards", "theory"}
 """Commands that compute with all nodes, or look at methods as compiled programs: JAX alone can."""
 
 

@@ -1,11 +1,15 @@
-"""The command line of identities: `folkman certs init`, `issue`, `revoke`, `show`."""
+"""The command line of identities: `folkman certs`.
 
+`init`, `issue`, `operator`, `request`, `sign`, `revoke`, `show`.
+"""
+
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from folkman.cli.common import AsJson, print_json
+from folkman.cli.common import AsJson, print_json, say
 
 __all__ = ["certs_app"]
 
@@ -57,16 +61,99 @@ def issue(
 
 
 @certs_app.command()
+def operator(
+    name: Annotated[str, typer.Argument(help="Whose certificate: a-z, 0-9 and '-'.")],
+    folder: Folder = Path("certs"),
+    days: Annotated[float, typer.Option(help="How long the certificate is valid.")] = 90,
+) -> None:
+    """Make an operator's key and certificate, which `folkman fleet` uses; enter it in the list."""
+    from folkman.runtime.operators import make_operator
+
+    _check_days(days)
+    print(make_operator(folder, name, days))
+
+
+@certs_app.command()
+def request(
+    name: Annotated[str, typer.Argument(help="Name of this board: node-0, ..., or server.")],
+    folder: Annotated[Path, typer.Option(help="Where the board keeps its keys.")] = Path("certs"),
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or address the board is dialled by. May be repeated."),
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Replace the keys that the board has already.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make this board's keys, which stay here, and a request that the authority signs."""
+    from folkman.runtime.enrolment import make_request
+
+    made = make_request(folder, name, host or (), anew=anew)
+    path = folder / f"{made.name}.csr"
+    if as_json:
+        print_json({"request": str(path), "name": made.name, "fingerprint": made.fingerprint})
+        return
+    print(f"{path}\nfingerprint {made.fingerprint}")
+    say(f"next, where the authority is: folkman certs sign {path.name}, and compare fingerprints")
+
+
+@certs_app.command()
+def sign(
+    request: Annotated[Path, typer.Argument(help="A request that a board made: node-0.csr.")],
+    folder: Folder = Path("certs"),
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="What the board printed; must match. Without, you are asked to compare."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="End the certificate that the name has already.")
+    ] = False,
+    days: Annotated[float, typer.Option(help="How long the certificate is valid.")] = 90,
+) -> None:
+    """Sign a board's request and enter the board in the list of members."""
+    from folkman.runtime.enrolment import fingerprint_matches, read_request, sign_request
+
+    _check_days(days)
+    asked = read_request(request)
+    say(f"{asked.name}, dialled at {', '.join(asked.hosts) or 'no address'}")
+    say(f"fingerprint {asked.fingerprint}")
+    if fingerprint is None:
+        _confirm_fingerprint(asked.name)
+    elif not fingerprint_matches(asked, fingerprint):
+        raise ValueError(
+            f"the fingerprint of {request} is not the one given; compare it on the board, and copy "
+            "the request anew. If they still differ, somebody has changed it on its way"
+        )
+    print(sign_request(folder, asked, days, replace=replace))
+    say(f"copy to the board: ca.crt, members.json and {asked.name}.crt; to all others members.json")
+
+
+def _confirm_fingerprint(name: str) -> None:
+    """Ask a person whether the board shows the same; without a person, refuse."""
+    if not sys.stdin.isatty():
+        raise ValueError(
+            "nobody is there to compare fingerprints; give what the board printed as --fingerprint"
+        )
+    if not typer.confirm(f"does {name} show this fingerprint?"):
+        raise ValueError("not signed; copy the request anew from the board")
+
+
+@certs_app.command()
 def revoke(
-    nodes: Annotated[list[str], typer.Argument(help="Name of the node: node-0, ...")],
+    names: Annotated[list[str], typer.Argument(help="Names: node-0, ..., or operator-NAME.")],
     folder: Folder = Path("certs"),
 ) -> None:
-    """Mark members as revoked; copy members.json to the nodes, which read it while running."""
+    """Mark members or operators as revoked; copy members.json to the nodes, which read it again."""
     from folkman.runtime.identity import number_of
     from folkman.runtime.identity import revoke as mark
+    from folkman.runtime.operators import revoke_operator
 
-    for name in nodes:
-        mark(folder, number_of(name))
+    for name in names:
+        if name.startswith("operator-"):
+            revoke_operator(folder, name.removeprefix("operator-"))
+        else:
+            mark(folder, number_of(name))
         print(f"{name} revoked in {folder / 'members.json'}")
 
 
@@ -75,16 +162,19 @@ def show(
     folder: Folder = Path("certs"),
     as_json: AsJson = False,
 ) -> None:
-    """List the members and how they stand."""
-    from folkman.runtime.identity import show as rows_of
+    """List the members and operators and how they stand."""
+    from folkman.runtime.identity import read_list, standings
 
-    rows = rows_of(folder)
+    listed = read_list(folder / "members.json", folder / "ca.crt")
+    members, operators = standings(listed.members), standings(listed.operators)
     if as_json:
-        print_json({"members": rows})
+        print_json({"members": members, "operators": operators})
         return
-    for row in rows:
+    for row in members:
         head = f"{row['name']:<10} {row['state']:<8} until {row['not_after']}"
         print(f"{head}  key {row['key'][:16]}...")
+    for row in operators:
+        print(f"operator-{row['name']:<10} {row['state']:<8} until {row['not_after']}")
 
 
 def _check_days(days: float) -> None:

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 import tomllib
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
     from folkman.runtime.assembly import Task
+    from folkman.runtime.captured import Captured
 
 __all__ = ["down", "node", "replay", "status", "up"]
 
@@ -34,8 +36,8 @@ def node(
 
     Logs are JSON lines on standard error; on a terminal, an error of the start is a sentence.
     """
-    _choose_arithmetic(config)
     if check:
+        _choose_arithmetic(config)
         from folkman.runtime.preview import preview, sentences
 
         found = preview(config)
@@ -46,27 +48,43 @@ def node(
         return
     if as_json:
         raise ValueError("--json goes with --check; a node that runs logs JSON lines anyway")
-    from folkman.runtime.assembly import run_node
+    from folkman.runtime.captured import captured
 
-    try:
-        code = run_node(config)
-    except FAULTS as error:
-        if sys.stderr.isatty():  # a person reads it
-            raise
-        code = _log_not_started(config, error)
+    with captured() as output:
+        code = _be_node(config, output)
     sys.stdout.flush()
     os._exit(code)  # compiled programs may still run in threads of their own
 
 
-def _log_not_started(config: Path, error: Exception) -> int:
-    """Write a line of the log on why a node did not start, and return the exit code."""
+def _be_node(config: Path, output: "Captured | None") -> int:
+    """Run a node and return its exit code; why it did not start is a line of its log."""
+    try:
+        _choose_arithmetic(config)
+        from folkman.runtime.assembly import run_node
+
+        return run_node(config, output)
+    except FAULTS as error:
+        if sys.stderr.isatty():  # a person reads it
+            raise
+        text, code = outcome(error)
+    except Exception:  # a fault of ours; a log of JSON has no bare traceback
+        if sys.stderr.isatty():
+            raise
+        text, code = traceback.format_exc(), 1
+    _log_not_started(config, text, output)
+    return code
+
+
+def _log_not_started(config: Path, text: str, output: "Captured | None") -> None:
+    """Write a line of the log on why a node did not start."""
     from folkman.runtime.telemetry import Logger
 
-    text, code = outcome(error)
-    logger = Logger(config.resolve().parent.name, insecure=False)
+    stream = output.log if output else None
+    logger = Logger(config.resolve().parent.name, insecure=False, stream=stream)
+    if output is not None:
+        output.tell(logger)
     logger.say("not started", level="error", file=str(config), text=text)
     logger.flush(1.0)
-    return code
 
 
 def _choose_arithmetic(config: Path) -> None:
@@ -115,6 +133,10 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
         list[str] | None,
         typer.Option("--node-set", help="A key of every node.toml: --node-set wire=float16."),
     ] = None,
+    operator: Annotated[
+        str | None,
+        typer.Option(help="Name of an operator: writes fleet.toml for `folkman fleet`."),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until all nodes are done, then evaluate.")
     ] = False,
@@ -132,8 +154,10 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     root = out or Path("runs") / dated("cluster")
     options: Json = {"transport": transport, "radio": radio, "insecure": insecure or None}
     options |= override({}, node_settings or [])
+    if operator is not None:
+        options["operator"] = {"listen": "127.0.0.1:0", **options.get("operator", {})}
     check_options(options, task.comparison.nodes)
-    homes = make_cluster(root, task, options)
+    homes = make_cluster(root, task, options, operator=operator)
     _say_what_is_carried(homes[0], task)
     for home in homes:
         start(home)
@@ -189,12 +213,15 @@ def _say_what_is_carried(home: Path, task: "Task") -> None:
 
 
 def _wait(root: Path) -> None:
-    """Stay until no node is alive; complain of those who did not come to their end."""
+    """Wait until no node learns; complain of those who did not come to their end.
+
+    Nodes that stay for an operator have come to it.
+    """
     from folkman.record.cluster import DONE, ClusterFolder
 
     cluster = ClusterFolder(root)
     found = cluster.standing()
-    while any(each["alive"] for each in found):
+    while any(each["alive"] and not each.get("staying") for each in found):
         time.sleep(0.5)
         found = cluster.standing()
     early = [f"{each['node']} ({each['state']})" for each in found if each["state"] != DONE]

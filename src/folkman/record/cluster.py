@@ -2,7 +2,11 @@
 
     config.toml  certs/           what is learnt; the authority and the nodes' certificates
     timeline.npz                  what the nodes did, as `folkman replay` joined it
-    nodes/NAME/node.toml          the node's own file
+    fleet.toml                    where operators reach the nodes, if they may
+    collected.json                in a folder that `folkman fleet collect` made: which files of
+                                  which nodes, with their digests
+    nodes/NAME/node.toml          the node's own file; `node.board.toml`: as it was on its board,
+                                  in a folder that was collected
     nodes/NAME/shard.npz          its samples
     nodes/NAME/health.json        how it stands, renewed while it runs
     nodes/NAME/node.log           JSON lines with time, level, event
@@ -11,6 +15,7 @@
     nodes/NAME/state.safetensors  where it goes on; `state.before.safetensors`: saved before it
     nodes/NAME/incarnation        how often it has begun; `incarnation.copy`: the same
     nodes/NAME/final.safetensors  its last parameters
+    nodes/NAME/faults.txt         where every thread was when it died, or at SIGUSR1
 
 Nodes write these files; whoever looks at a cluster reads them here.
 """
@@ -52,6 +57,9 @@ FRESH_S = 10.0
 class NodeFolder:
     """The files of one node."""
 
+    TASK = "config.toml"
+    """What is learnt, under the name that it has in a cluster's folder."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self.config = root / "node.toml"
@@ -68,10 +76,19 @@ class NodeFolder:
         self.incarnation_copy = root / LIFE_COPY_FILE
         self.final = root / FINAL_FILE
         self.members_seen = root / MEMBERS_SEEN_FILE
+        self.faults = root / "faults.txt"
+        self.board_config = root / "node.board.toml"
 
     def is_there(self) -> bool:
         """Tell whether this is the folder of a node."""
         return any(path.is_file() for path in (self.config, self.health, self.log))
+
+    def told(self) -> dict[str, Path]:
+        """Return the files that an operator may fetch, by name: no key, no samples, no process."""
+        kept = [self.config, self.health, self.log, self.journal, self.state, self.state_before]
+        kept += [self.incarnation, self.incarnation_copy, self.final, self.members_seen]
+        kept += [self.faults]
+        return {path.name: path for path in kept}
 
     def standing(self) -> Json:
         """Return how the node stands: its health file, with its state as it is seen from outside.
@@ -119,6 +136,8 @@ class ClusterFolder:
         self.root = root
         self.certs = root / "certs"
         self.timeline = root / "timeline.npz"
+        self.fleet = root / "fleet.toml"
+        self.collected = root / "collected.json"
 
     def is_there(self) -> bool:
         """Tell whether `folkman up` made this folder."""

@@ -19,12 +19,15 @@ import faulthandler
 import hashlib
 import signal
 import socket
+import sys
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+import folkman
 from folkman.algorithm.base import Algorithm
 from folkman.arithmetic import Arithmetic, choose, chosen
 from folkman.arrays import jax
@@ -40,6 +43,7 @@ from folkman.problem.objective import shares
 from folkman.radio.delivery import Network
 from folkman.record.cluster import NodeFolder
 from folkman.record.json_file import Json
+from folkman.runtime.captured import is_on, watch_for_faults
 from folkman.runtime.codec import HEADER_BYTES, SERVER
 from folkman.runtime.core.core import Core
 from folkman.runtime.core.pace import Pace
@@ -56,6 +60,7 @@ from folkman.runtime.transport import Security, Transport
 from folkman.runtime.ways import PeerWay, way_of
 
 if TYPE_CHECKING:
+    from folkman.runtime.captured import Captured
     from folkman.runtime.server_node import ServerNode
 
 __all__ = [
@@ -85,6 +90,29 @@ class Trust(BaseModel):
     def _names(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
         for name in value if isinstance(value, tuple) else ():
             number_of(name)
+        return value
+
+
+class OperatorOptions(BaseModel):
+    """The door for operators; without this table there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: str
+    known: tuple[str, ...] = ()
+    stay_s: float = Field(86_400.0, ge=0)
+
+    @field_validator("listen")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        address(value)
+        return value
+
+    @field_validator("known")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            ip_address(each)
         return value
 
 
@@ -122,6 +150,7 @@ class NodeConfig(BaseModel):
     linger_s: float = Field(30.0, ge=0)
     metrics: str | None = None
     timeline: bool = True
+    operator: OperatorOptions | None = None
     trust: Trust = Trust()
     past: int | None = Field(None, ge=4)
 
@@ -192,6 +221,10 @@ def read_node(path: Path) -> NodeConfig:
     )
     require(
         not (found.insecure and found.certs), f"{path} has certs and insecure = true; choose one"
+    )
+    require(
+        found.operator is None or found.certs is not None,
+        f"{path} has [operator] and insecure = true; operators come by certificates: make some",
     )
     inside = found.node == "server" or 0 <= int(found.node) < len(found.samples)
     require(
@@ -277,8 +310,16 @@ def assemble(config: NodeConfig, task: Task, logger: Logger) -> Drive:
         _pace(config, task, network, node),
         verify=members.verify if members else None,
     )
-    home = Home(config.folder, task.fingerprint, config.timeline)
-    return Drive(core, _transport(config, task, node, security), home, logger, members=members)
+    about = {"version": folkman.__version__, "method": algorithm.name, "label": task.label}
+    about |= {"arithmetic": chosen().name}
+    home = Home(config.folder, task.fingerprint, config.timeline, about)
+    carrier = _transport(config, task, node, security)
+    drive = Drive(core, carrier, home, logger, members=members)
+    if config.operator is not None and security is not None:
+        from folkman.runtime.fleet.assembly import add_door  # here: few nodes have one
+
+        add_door(drive, config, task, security)
+    return drive
 
 
 def _problem(config: NodeConfig, task: Task) -> Learnable:
@@ -373,8 +414,11 @@ WRONG_INPUT = 2
 """The exit code of a node that its file or its machine does not let begin."""
 
 
-def run_node(path: Path) -> int:
-    """Be the node of a file until done or stopped; return the exit code."""
+def run_node(path: Path, output: "Captured | None" = None) -> int:
+    """Be the node of a file until done or stopped; return the exit code.
+
+    `output` is what libraries print, which the log then has too.
+    """
     hold_little()
     jax.config.update(
         "jax_persistent_cache_min_compile_time_secs", 0.0
@@ -383,7 +427,10 @@ def run_node(path: Path) -> int:
     choose(config.arithmetic)
     task = read_task(config.config, config.label, config.seed)
     use_precision(task)
-    logger = Logger(name_of(config.number), insecure=config.insecure)
+    stream = output.log if output else None
+    logger = Logger(name_of(config.number), insecure=config.insecure, stream=stream)
+    if output is not None:
+        output.tell(logger)
     try:
         lock = FolderLock(NodeFolder(config.folder).lock)
     except FolderTakenError as error:
@@ -411,7 +458,8 @@ def _run_alone(config: NodeConfig, task: Task, logger: Logger) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask)
-    faulthandler.register(signal.SIGUSR1)  # kill -USR1: where every thread is
+    faults = watch_for_faults(NodeFolder(config.folder).faults, logger) if is_on() else None
+    faulthandler.register(signal.SIGUSR1, faults or sys.stderr)  # kill -USR1: where all threads are
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes does not end a daemon
     metrics = None
     if config.metrics:

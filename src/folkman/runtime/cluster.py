@@ -38,26 +38,36 @@ from folkman.runtime.assembly import (
 from folkman.runtime.codec import SERVER
 from folkman.runtime.disk import FolderDisk
 from folkman.runtime.durable import read_state
+from folkman.runtime.entrance import Address
 from folkman.runtime.identity import init, issue, name_of
-from folkman.runtime.shards import save_shard
+from folkman.runtime.shards import classes_of, save_shard
 from folkman.runtime.state import read_arrays
 from folkman.runtime.ways import way_of
 
 __all__ = ["Cluster", "await_start", "check_options", "down", "evaluate", "last_params"]
-__all__ += ["make_cluster", "read_cluster", "start"]
+__all__ += ["make_cluster", "node_table", "places", "read_cluster", "start"]
 
 KILLED_S = 5.0
 """How long the system may take to end a process that was killed."""
 PORT = 7440
 """Where nodes on machines of their own listen."""
+DOOR = 7600
+"""Where they listen for operators."""
 
 
-def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = ()) -> list[Path]:
+def make_cluster(
+    root: Path,
+    task: Task,
+    options: Json,
+    hosts: Sequence[str] = (),
+    operator: str | None = None,
+) -> list[Path]:
     """Write a run folder with a file, a shard and certificates for each node.
 
     Return the nodes' folders.
 
     `hosts` are the addresses of the nodes, a server's last; without, all are on this machine.
+    `operator` is who may look at the nodes by `folkman fleet` and `fleet.toml`.
     """
     comparison = task.comparison
     problem = build_problem(comparison, task.seed, prepare=False)
@@ -70,42 +80,69 @@ def make_cluster(root: Path, task: Task, options: Json, hosts: Sequence[str] = (
     write_bundle(comparison, root)
     cluster = ClusterFolder(root)
     numbers = [*range(comparison.nodes), *way_of(algorithm).servers()]
-    places = [(host, PORT) for host in hosts] or [
-        ("127.0.0.1", port) for port in _free_ports(len(numbers))
-    ]
-    require(
-        len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}"
-    )
-    at = dict(zip(numbers, places, strict=True))
+    at = places(numbers, hosts, PORT)
     secure = not options.get("insecure")
     if secure:
         init(cluster.certs, days=365)
+    doors = {} if operator is None else _doors(cluster, places(numbers, hosts, DOOR), operator)
     made = []
     for number in numbers:
         home = cluster.node(name_of(number))
         home.root.mkdir(parents=True)
         if secure:
             issue(cluster.certs, number, (at[number][0], "localhost"))
-        save_shard(home.shard, problem, None if number == SERVER else number, _classes(problem))
-        table = {
-            "node": "server" if number == SERVER else number,
+        save_shard(home.shard, problem, None if number == SERVER else number, classes_of(problem))
+        files = {
             "config": f"../../{RunFolder(root).config.name}",
-            "label": task.label,
-            "seed": task.seed,
             "shard": home.shard.name,
-            "samples": [int(count) for count in problem.count],
-            "listen": f"{at[number][0]}:{at[number][1]}",
             "certs": f"../../{cluster.certs.name}" if secure else None,
-            **options,
-            "peers": {
-                name_of(other): f"{host}:{port}"
-                for other, (host, port) in at.items()
-                if other != number
-            },
         }
+        door = {"operator": {**options.get("operator", {}), **doors[number]}} if doors else {}
+        table = node_table(task, number, problem, at, {**files, **options, **door})
         write_text(home.config, dump(table))
         made.append(home.root)
     return made
+
+
+def node_table(
+    task: Task, number: int, problem: Problem, at: dict[int, Address], more: Json
+) -> Json:
+    """Return what the file of one node says; `at` has the addresses of all."""
+    return {
+        "node": "server" if number == SERVER else number,
+        "label": task.label,
+        "seed": task.seed,
+        "samples": [int(count) for count in problem.count],
+        "listen": f"{at[number][0]}:{at[number][1]}",
+        **more,
+        "peers": {
+            name_of(other): f"{host}:{port}"
+            for other, (host, port) in at.items()
+            if other != number
+        },
+    }
+
+
+def places(numbers: Sequence[int], hosts: Sequence[str], port: int) -> dict[int, Address]:
+    """Return an address for each node: on hosts of their own, or free ones of this machine."""
+    places = [(host, port) for host in hosts] or [
+        ("127.0.0.1", port) for port in _free_ports(len(numbers))
+    ]
+    require(
+        len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}"
+    )
+    return dict(zip(numbers, places, strict=True))
+
+
+def _doors(cluster: ClusterFolder, at: dict[int, Address], operator: str) -> dict[int, Json]:
+    """Make an operator and the file of its fleet; return the table `operator` of each node."""
+    from folkman.runtime.fleet.addresses import write_fleet
+    from folkman.runtime.operators import make_operator
+
+    make_operator(cluster.certs, operator, days=365)
+    names = {name_of(number): place for number, place in at.items()}
+    write_fleet(cluster.fleet, names, cluster.certs.name, operator)
+    return {number: {"listen": f"{host}:{port}"} for number, (host, port) in at.items()}
 
 
 def check_options(options: Json, nodes: int) -> None:
@@ -116,6 +153,10 @@ def check_options(options: Json, nodes: int) -> None:
         need("zenoh")
     if not options.get("insecure"):
         need("cryptography.x509")
+    require(
+        not (options.get("insecure") and options.get("operator")),
+        "operators come by certificates, and --insecure has none; leave out one of the two",
+    )
     port = str(options.get("metrics") or ":0").rpartition(":")[2]
     require(
         port == "0" or nodes == 1,
@@ -133,13 +174,6 @@ def await_start(root: Path, patience_s: float = 20.0) -> list[Json]:
         if not starting or time.monotonic() > end_s:
             return found
         time.sleep(0.2)
-
-
-def _classes(problem: Problem) -> int:
-    """Return the number of classes of a problem with labels, 0 of one with numbers."""
-    labels = [np.asarray(y) for y in (problem.y, problem.y_test)]
-    known = np.issubdtype(labels[0].dtype, np.integer)
-    return 1 + max(int(y.max(initial=0)) for y in labels) if known else 0
 
 
 def _free_ports(count: int) -> list[int]:

@@ -27,11 +27,11 @@ HANDSHAKES_PER_S = 50.0
 class Door:
     """The strangers, oldest first. Nothing here waits or knows of sockets."""
 
-    def __init__(self, places: int = PLACES) -> None:
-        self._places = places
+    def __init__(self, places: int = PLACES, handshakes_per_s: float = HANDSHAKES_PER_S) -> None:
+        self._places, self._handshakes_per_s = places, handshakes_per_s
         self._there: dict[Hashable, str] = {}  # stranger -> address, in the order of coming
         self._known: dict[int, str] = {}  # neighbour -> its address
-        self._limits = {"": _limit()}  # "": all that are unknown
+        self._limits = {"": self._limit()}  # "": all that are unknown
 
     def know(self, neighbour: int, address: str) -> None:
         """Note where a neighbour is; a name that is no address says nothing."""
@@ -41,7 +41,7 @@ class Door:
             self._limits = {
                 key: limit for key, limit in self._limits.items() if key in known | {""}
             }
-            self._limits.setdefault(place, _limit())
+            self._limits.setdefault(place, self._limit())
 
     def enter(self, stranger: Hashable, address: str) -> Hashable | None:
         """Give a stranger a place; return who has to go for it, perhaps the stranger itself."""
@@ -68,12 +68,11 @@ class Door:
         place = network_of(address)
         return self._limits.get(place, self._limits[""]).takes(now_s)
 
+    def _limit(self) -> RateLimit:
+        return RateLimit(self._handshakes_per_s, at_once=self._handshakes_per_s)
+
     def __len__(self) -> int:
         return len(self._there)
-
-
-def _limit() -> RateLimit:
-    return RateLimit(HANDSHAKES_PER_S, at_once=HANDSHAKES_PER_S)
 
 
 def network_of(address: str) -> str:

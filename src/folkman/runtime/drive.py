@@ -21,7 +21,7 @@ import secrets
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -95,6 +95,7 @@ class Home(NamedTuple):
     folder: Path
     fingerprint: str  # of the run: a state of another one is refused
     timeline: bool = True
+    about: Mapping[str, str] = {}
 
 
 class Drive:
@@ -111,13 +112,15 @@ class Drive:
     ) -> None:
         self.core, self.transport, self.home, self.logger = core, transport, home, logger
         self.files, self.members = NodeFolder(home.folder), members
+        self.around: Callable[[Coroutine[Any, Any, int]], Awaitable[int]] | None = None
+        """What else runs in the loop while the node lives; a door for operators."""
         self._disk = FolderDisk(home.folder)
         self._worker: dict[str, Worker] = {}
         self._begun = False  # was the core told to start?
         self._loop: asyncio.AbstractEventLoop | None = None
         self._code: asyncio.Future[int] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._asked = ""
+        self.asked = ""  # who asked the node to end
         self._arrivals = Arrivals(lambda: self._hand(self._drain))
         self._notes: list[events.Note] = []
         self._notes_lost = 0  # beyond them
@@ -153,7 +156,7 @@ class Drive:
 
     def ask(self, why: str) -> None:
         """Ask the node to end. From any thread, and from a signal handler."""
-        self._asked = why
+        self.asked = why
         if self._loop is not None:
             self._hand(self._event, events.Asked(why))
 
@@ -168,7 +171,16 @@ class Drive:
         warnings = (*kept.warnings, *life.warnings)
         return events.Start(kept.arrays, life.life, warnings, secrets.randbits(31))
 
+    def keep(self) -> None:
+        """Write the health file again: a node that has come to its end and stays is not silent."""
+        self._facts |= {"staying": True}
+        self._write_health(self._facts)
+
     async def _live(self, start: events.Start) -> int:
+        learning = self._learn(start)
+        return await (learning if self.around is None else self.around(learning))
+
+    async def _learn(self, start: events.Start) -> int:
         self._loop = loop = asyncio.get_running_loop()
         self._code = loop.create_future()
         await self.transport.open(self)
@@ -187,8 +199,8 @@ class Drive:
         self._begun = True
         self._event(start)
         self._look_at_members()
-        if self._asked:
-            self._event(events.Asked(self._asked))
+        if self.asked:
+            self._event(events.Asked(self.asked))
         self._drain()  # what has come meanwhile
 
     def _close(self) -> None:
@@ -312,7 +324,7 @@ class Drive:
         counts = effect.facts["counts"] | dropped  # type: ignore[operator]
         ended = self._journal.ended if self._journal is not None else ""
         more = {"transport": dict(self.transport.counts), "timeline": ended or "recorded"}
-        self._facts = {**effect.facts, **own, **more, "counts": counts}
+        self._facts = {**self.home.about, **effect.facts, **own, **more, "counts": counts}
         self._look_at_members()
         self.logger.flush()
         if not self._writing_health:

@@ -5,22 +5,22 @@
                               spiffe://folkman/NAME
     NAME.sign.key             Ed25519: signs each parameter and control message
     members.json              who may take part: number, name, signing key, end of validity, revoked
-                              or not; signed by the authority. Nodes read it again whenever it
-                              changes.
+                              or not; and which operators may look at nodes and stop them; signed by
+                              the authority. Nodes read it again whenever it changes.
+
+How certificates are made is in `folkman.runtime.certificates`, how a board asks for one in
+`folkman.runtime.enrolment`.
 
 Keys are written with mode 0600, and a key that others can read is refused. Certificates begin a day
 before they are made, so that a device whose clock is an hour slow can use them.
 """
 
 import json
-import os
-import re
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,16 +32,14 @@ from folkman.runtime.codec import SERVER
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-        Ed25519PrivateKey,
-        Ed25519PublicKey,
-    )
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 __all__ = [
     "Identity",
     "Member",
     "MemberList",
     "Members",
+    "Operator",
     "init",
     "issue",
     "name_of",
@@ -50,7 +48,6 @@ __all__ = [
     "show",
 ]
 
-BACKDATED = timedelta(days=1)
 CLOCK_SLACK = timedelta(
     hours=2
 )  # a member is not refused for a clock that is an hour wrong, ours or its maker's
@@ -81,6 +78,15 @@ class Member(NamedTuple):
     revoked: bool = False
 
 
+class Operator(NamedTuple):
+    """One line of the list of operators."""
+
+    name: str
+    serial: str  # hex of the certificate's serial number
+    not_after: str  # ISO 8601
+    revoked: bool = False
+
+
 def init(folder: Path, days: int = 3650) -> None:
     """Make an authority in `folder`; refuse to replace one."""
     require(
@@ -91,28 +97,11 @@ def init(folder: Path, days: int = 3650) -> None:
         not folder.exists() or folder.is_dir(),
         f"expected a folder, {folder} is a file; name another --folder",
     )
-    x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
+    from folkman.runtime.certificates import make_authority  # here: a node makes none
+
+    need("cryptography.x509")
     folder.mkdir(parents=True, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _subject("folkman authority")
-    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-    builder = (
-        _dated(
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key()),
-            days,
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    _write_key(folder / "ca.key", key)
-    _write_certificate(
-        folder / "ca.crt", builder.sign(key, need("cryptography.hazmat.primitives.hashes").SHA256())
-    )
-    _write_members(folder, MemberList(1, []), key)
+    write_list(folder, MemberList(1, []), make_authority(folder, days).key)
 
 
 def issue(
@@ -122,65 +111,62 @@ def issue(
 
     It takes the place of an older entry.
     """
-    serialization = need("cryptography.hazmat.primitives.serialization")
-    x509, ec = need("cryptography.x509"), need("cryptography.hazmat.primitives.asymmetric.ec")
+    from folkman.runtime import certificates
+
+    ec = need("cryptography.hazmat.primitives.asymmetric.ec")
     ed25519 = need("cryptography.hazmat.primitives.asymmetric.ed25519")
     require(0 <= node <= SERVER, f"a node's number lies in 0 .. {SERVER}, the server's; got {node}")
     name = name_of(node)
-    authority, ca = _load_authority(folder)
+    authority = certificates.load_authority(folder)
     key, signing = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
-    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
-    public = signing.public_key().public_bytes(*raw).hex()
-    subject_names = [x509.DNSName(name), x509.UniformResourceIdentifier(f"spiffe://folkman/{name}")]
-    subject_names += [_host(host) for host in hosts]
-    usages = x509.oid.ExtendedKeyUsageOID
-    builder = x509.CertificateBuilder().subject_name(_subject(name)).issuer_name(ca.subject)
-    builder = (
-        _dated(builder.public_key(key.public_key()), days)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage([usages.SERVER_AUTH, usages.CLIENT_AUTH]), critical=False
-        )
-        .add_extension(
-            x509.SubjectAlternativeName(list(dict.fromkeys(subject_names))), critical=False
-        )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
-            critical=False,
-        )
-    )
-    certificate = builder.sign(authority, need("cryptography.hazmat.primitives.hashes").SHA256())
-    _write_key(folder / f"{name}.key", key)
-    _write_key(folder / f"{name}.sign.key", signing)
-    _write_certificate(folder / f"{name}.crt", certificate)
-    ends = certificate.not_valid_after_utc.isoformat()
-    member = Member(node, name, public, f"{certificate.serial_number:x}", ends)
-    version, known = read_list(folder / "members.json", folder / "ca.crt")
-    others = [each for each in known if each.node != node]
-    _write_members(folder, MemberList(version + 1, [*others, member]), authority)
+    certificate = certificates.certificate_of_node(authority, key.public_key(), name, hosts, days)
+    certificates.write_key(folder / f"{name}.key", key)
+    certificates.write_key(folder / f"{name}.sign.key", signing)
+    certificates.write_certificate(folder / f"{name}.crt", certificate)
+    enter(folder, node, signing.public_key().public_bytes_raw(), certificate)
     return folder / f"{name}.crt"
+
+
+def enter(folder: Path, node: int, signing_key: bytes, certificate: "x509.Certificate") -> None:
+    """Enter a node in the list of members, in the place of an older entry."""
+    from folkman.runtime.certificates import load_authority
+
+    serial, ends = f"{certificate.serial_number:x}", certificate.not_valid_after_utc.isoformat()
+    member = Member(node, name_of(node), signing_key.hex(), serial, ends)
+    listed = read_list(folder / "members.json", folder / "ca.crt")
+    others = [each for each in listed.members if each.node != node]
+    changed = listed._replace(version=listed.version + 1, members=[*others, member])
+    write_list(folder, changed, load_authority(folder).key)
 
 
 def revoke(folder: Path, node: int) -> None:
     """Mark a member as revoked; nodes that read the list refuse it from then on."""
-    authority, _ = _load_authority(folder)
-    version, known = read_list(folder / "members.json", folder / "ca.crt")
-    names = ", ".join(each.name for each in known) or "nobody"
+    from folkman.runtime.certificates import load_authority
+
+    listed = read_list(folder / "members.json", folder / "ca.crt")
+    names = ", ".join(each.name for each in listed.members) or "nobody"
     require(
-        any(each.node == node for each in known), f"{name_of(node)} is no member; members: {names}"
+        any(each.node == node for each in listed.members),
+        f"{name_of(node)} is no member; members: {names}",
     )
-    marked = [m._replace(revoked=True) if m.node == node else m for m in known]
-    _write_members(folder, MemberList(version + 1, marked), authority)
+    marked = [m._replace(revoked=True) if m.node == node else m for m in listed.members]
+    changed = listed._replace(version=listed.version + 1, members=marked)
+    write_list(folder, changed, load_authority(folder).key)
 
 
 def show(folder: Path) -> list[Json]:
     """Return the members with how they stand."""
+    return standings(read_list(folder / "members.json", folder / "ca.crt").members)
+
+
+def standings(listed: "Iterable[Member | Operator]") -> list[Json]:
+    """Return lines of a list with how each stands."""
     now = datetime.now(UTC)
     rows = []
-    for member in read_members(folder / "members.json", folder / "ca.crt"):
-        ended = datetime.fromisoformat(member.not_after) < now
-        state = "revoked" if member.revoked else "expired" if ended else "valid"
-        rows.append(member._asdict() | {"state": state})
+    for each in listed:
+        ended = datetime.fromisoformat(each.not_after) < now
+        state = "revoked" if each.revoked else "expired" if ended else "valid"
+        rows.append(each._asdict() | {"state": state})
     return rows
 
 
@@ -189,11 +175,7 @@ class MemberList(NamedTuple):
 
     version: int  # grows with every change; 0: of an earlier folkman, which had none
     members: list[Member]
-
-
-def read_members(path: Path, ca_path: Path) -> list[Member]:
-    """Return the members of a list that the authority signed, or refuse it."""
-    return read_list(path, ca_path).members
+    operators: list[Operator] = []  # noqa: RUF012 - never changed in place
 
 
 def read_list(path: Path, ca_path: Path) -> MemberList:
@@ -208,7 +190,9 @@ def read_list(path: Path, ca_path: Path) -> MemberList:
         if version:
             signature = bytes.fromhex(content["version_signature"])
             authority.verify(signature, _canonical(members, version), kind)
+            operators = _read_operators(content, version, lambda s, c: authority.verify(s, c, kind))
         else:
+            operators = []
             authority.verify(bytes.fromhex(content["signature"]), _canonical(members), kind)
     except FileNotFoundError as error:
         raise ValueError(
@@ -218,7 +202,21 @@ def read_list(path: Path, ca_path: Path) -> MemberList:
         raise ValueError(
             f"{path} is not a list that {ca_path} signed ({type(error).__name__}); copy it anew"
         ) from None
-    return MemberList(version, members)
+    return MemberList(version, members, operators)
+
+
+def _read_operators(
+    content: Json, version: int, verify: Callable[[bytes, bytes], None]
+) -> list[Operator]:
+    """Return the operators of a list, under the authority's signature and the list's version.
+
+    A list of an earlier folkman has none, and lets no operator in.
+    """
+    if "operators" not in content:
+        return []
+    operators = [Operator(**entry) for entry in content["operators"]]
+    verify(bytes.fromhex(content["operators_signature"]), _canonical_operators(operators, version))
+    return operators
 
 
 class Identity:
@@ -289,6 +287,7 @@ class Members:
         self._stamp: tuple[int, int] | None = None
         self._keys: dict[int, Ed25519PublicKey] = {}
         self.members: dict[int, Member] = {}
+        self.operators: dict[str, Operator] = {}
         self.reload()
 
     def reload(self) -> bool:
@@ -300,7 +299,7 @@ class Members:
         stamp = (status.st_mtime_ns, status.st_size)
         if stamp == self._stamp:
             return False
-        version, found = read_list(self._path, self._ca)
+        version, found, operators = read_list(self._path, self._ca)
         require(
             version >= self.version,
             f"{self._path} has version {version}, this node has seen version {self.version}: an "
@@ -312,6 +311,7 @@ class Members:
         }
         with self._lock:
             self._keys, self.members = keys, {m.node: m for m in found}
+        self.operators = {each.name: each for each in operators}
         self.version = version
         if self._remember is not None:
             self._remember(version)
@@ -332,8 +332,20 @@ class Members:
         member = self.members.get(node)
         if member is None or member.revoked:
             return False
-        now = datetime.fromtimestamp(time.time(), UTC)
-        return now < datetime.fromisoformat(member.not_after) + CLOCK_SLACK
+        return not _has_ended(member.not_after)
+
+    def why_not_operator(self, name: str, serial: str) -> str:
+        """Return why a certificate is not one of an operator that may act now; empty: it is."""
+        known = self.operators.get(name)
+        if known is None:
+            return f"there is no operator '{name}' in the list of members"
+        if known.revoked:
+            return f"operator '{name}' was revoked"
+        if int(serial, 16) != int(known.serial, 16):
+            return f"the certificate of operator '{name}' is not the one last issued"
+        if _has_ended(known.not_after):
+            return f"the certificate of operator '{name}' ended {known.not_after}"
+        return ""
 
     def is_current(self, node: int, serial: str) -> bool:
         """Return whether a certificate is the one last issued to a node.
@@ -361,90 +373,43 @@ class Members:
         return found if found is not None and self.allowed(found) else None
 
 
-def _subject(name: str) -> "x509.Name":
-    x509 = need("cryptography.x509")
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-
-
-def _host(host: str) -> "x509.GeneralName":
-    x509 = need("cryptography.x509")
-    try:
-        return x509.IPAddress(ip_address(host))
-    except ValueError:
-        require(
-            bool(re.match(r"^[A-Za-z0-9.-]{1,253}$", host)),
-            f"expected a host name or address, got {host!r}",
-        )
-        return x509.DNSName(host)
-
-
-def _dated(builder: "x509.CertificateBuilder", days: float) -> "x509.CertificateBuilder":
-    now = datetime.now(UTC)
-    x509 = need("cryptography.x509")
-    begins = min(
-        now - BACKDATED, now + timedelta(days=days) - BACKDATED
-    )  # one that has expired is made in tests
-    return (
-        builder.serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(now + timedelta(days=days))
-    )
-
-
-def _load_authority(folder: Path) -> "tuple[EllipticCurvePrivateKey, x509.Certificate]":
-    serialization, x509 = (
-        need("cryptography.hazmat.primitives.serialization"),
-        need("cryptography.x509"),
-    )
-    try:
-        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-        return key, x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-    except FileNotFoundError as error:
-        raise ValueError(
-            f"expected an authority, there is no {error.filename}; make one: folkman certs init"
-        ) from None
-
-
 def _canonical(members: list[Member], version: int = 0) -> bytes:
     table = [m._asdict() for m in members]
     content = {"members": table, "version": version} if version else table
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _write_members(folder: Path, listed: MemberList, authority: "EllipticCurvePrivateKey") -> None:
-    """Write a list; nodes of an earlier folkman look at `signature` alone."""
+def _canonical_operators(operators: list[Operator], version: int) -> bytes:
+    content = {"operators": [each._asdict() for each in operators], "version": version}
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _has_ended(not_after: str) -> bool:
+    now = datetime.fromtimestamp(time.time(), UTC)
+    return now >= datetime.fromisoformat(not_after) + CLOCK_SLACK
+
+
+def write_list(folder: Path, listed: MemberList, authority: "EllipticCurvePrivateKey") -> None:
+    """Write a list under three signatures.
+
+    Nodes of earlier versions of folkman look at `signature`, or at `version_signature`, alone.
+    """
     ec, hashes = (
         need("cryptography.hazmat.primitives.asymmetric.ec"),
         need("cryptography.hazmat.primitives.hashes"),
     )
-    path, version, members = folder / "members.json", listed.version, sorted(listed.members)
-    kind = ec.ECDSA(hashes.SHA256())
+    version, members, operators = listed.version, sorted(listed.members), sorted(listed.operators)
+
+    def signed(content: bytes) -> str:
+        return authority.sign(content, ec.ECDSA(hashes.SHA256())).hex()
+
     content = {
         "version": version,
         "members": [m._asdict() for m in members],
-        "signature": authority.sign(_canonical(members), kind).hex(),
-        "version_signature": authority.sign(_canonical(members, version), kind).hex(),
+        "operators": [each._asdict() for each in operators],
+        "signature": signed(_canonical(members)),
+        "version_signature": signed(_canonical(members, version)),
+        "operators_signature": signed(_canonical_operators(operators, version)),
     }
     text = json.dumps(content, indent=2) + "\n"
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
-def _write_key(path: Path, key: "EllipticCurvePrivateKey | Ed25519PrivateKey") -> None:
-    """Write a private key that only its owner can read, from its first byte on."""
-    serialization = need("cryptography.hazmat.primitives.serialization")
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-    def write(part: Path) -> None:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(pem)
-
-    write_whole(path, write)
-
-
-def _write_certificate(path: Path, certificate: "x509.Certificate") -> None:
-    pem = certificate.public_bytes(
-        need("cryptography.hazmat.primitives.serialization").Encoding.PEM
-    )
-    write_whole(path, lambda part: part.write_bytes(pem))
+    write_whole(folder / "members.json", lambda part: part.write_text(text, encoding="utf-8"))

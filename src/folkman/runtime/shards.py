@@ -22,7 +22,7 @@ from folkman.runtime.disk import for_owner
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem
 
-__all__ = ["load_guest", "load_shard", "save_shard"]
+__all__ = ["classes_of", "load_guest", "load_shard", "save_shard"]
 
 
 def save_shard(path: Path, problem: "Problem", node: int | None, num_classes: int) -> None:
@@ -41,6 +41,13 @@ def save_shard(path: Path, problem: "Problem", node: int | None, num_classes: in
             np.savez_compressed(file, x=x, y=y, classes=np.array(num_classes))
 
     write_whole(path, write)
+
+
+def classes_of(problem: "Problem") -> int:
+    """Return the number of classes of a problem with labels, 0 of one with numbers."""
+    labels = [np.asarray(y) for y in (problem.y, problem.y_test)]
+    known = np.issubdtype(labels[0].dtype, np.integer)
+    return 1 + max(int(y.max(initial=0)) for y in labels) if known else 0
 
 
 def load_shard(path: Path, comparison: Comparison, seed: int) -> "Problem":

@@ -13,9 +13,7 @@ Parameters travel in parts so that control never waits behind a megabyte. A link
 was heard for 15 s is dropped. Without certificates (asked for by name) the same frames go over
 plain TCP.
 
-Whoever connects speaks first, with TLS or the hello. Strangers that say nothing for 2 s are
-dropped before anything is computed for them; `folkman.runtime.door` says who has to go when there
-are many.
+Whoever connects speaks first, with TLS or the hello; `folkman.runtime.entrance` lets them in.
 """
 
 import asyncio
@@ -25,23 +23,18 @@ import socket
 import ssl
 import struct
 from collections import Counter, deque
-from collections.abc import Coroutine, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 
 from folkman.runtime.control import LARGEST_BYTES
 from folkman.runtime.door import Door
+from folkman.runtime.entrance import Address, Contexts, Entrance
 from folkman.runtime.transport import MOST_CONTROL, Events, Security
 
 __all__ = ["Address", "TcpTransport"]
 
-Address: TypeAlias = tuple[str, int]
 HELLO, PART, LAST, CONTROL, PING = range(5)
 PART_BYTES = 65536
 PING_S, SILENCE_S, HANDSHAKE_S = 2.0, 15.0, 10.0
-FIRST_WORD_S = 2.0
-"""A stranger that has not sent a byte by then is dropped."""
-NO_HANDLES_S = 1.0
-"""How long nobody is let in when the process has no file handles left."""
 FIRST_REDIAL_S, LAST_REDIAL_S = 0.1, 2.0
 _FRAME = struct.Struct("<BI")
 _HELLO = struct.Struct("<4sHQI")
@@ -85,14 +78,17 @@ class TcpTransport:
     ) -> None:
         self.me, self._listen, self._addresses = me, listen, dict(addresses)
         self._run, self._largest_bytes, self._security = run, largest_bytes, security
-        self.counts: Counter[str] = Counter()
         self._peers: dict[int, _Peer] = {}
         self._up: frozenset[int] = frozenset()
-        self._tasks: set[asyncio.Task] = set()
-        self._listening: socket.socket | None = None
-        self._door = Door()
-        self._tls: dict[int, tuple[tuple[int, ...], ssl.SSLContext]] = {}  # by kind: age, context
-        self._closing = False
+        self._entrance = Entrance(
+            listen,
+            Door(),
+            lambda reader, writer: self._meet(reader, writer, None),
+            lambda reason, text: self._events.refused(reason, text),
+            limit_bytes=2 * PART_BYTES,
+        )
+        self.counts: Counter[str] = self._entrance.counts
+        self._tls = Contexts(security.identity) if security is not None else None
 
     async def open(self, events: Events) -> None:
         """Listen, and dial the peers with larger numbers."""
@@ -145,37 +141,15 @@ class TcpTransport:
 
     def _start(self) -> None:
         self._loop.set_exception_handler(self._complain)
-        host, port = self._listen
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listening = socket.create_server((host, port), family=family, backlog=256)
-        self._listening.setblocking(False)
-        self._loop.add_reader(self._listening, self._let_in)
+        self._entrance.open()
         for number, address in self._addresses.items():
-            self._door.know(number, address[0])
+            self._entrance.door.know(number, address[0])
             if self.me < number:
-                self._spawn(self._dial(number, address))
+                self._entrance.spawn(self._dial(number, address))
 
     async def close(self) -> None:
-        """Stop listening, and end every task.
-
-        They are cancelled until they end: before Python 3.12 `wait_for` forgets it if what it waits
-        for has just come.
-        """
-        self._closing = True
-        if self._listening is not None:
-            self._loop.remove_reader(self._listening)
-            self._listening.close()
-        while self._tasks:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.wait(self._tasks, timeout=0.1)
-        await asyncio.sleep(0)  # for what was aborted to let go of its socket
-
-    def _spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        """Stop listening, and end every task."""
+        await self._entrance.close()
 
     def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Count what asyncio reports of a connection, as a handshake that failed.
@@ -188,22 +162,6 @@ class TcpTransport:
             self._events.refused("handshake", f"{type(error).__name__}: {error}")
         elif error is not None:
             self._events.refused("internal", f"{context.get('message')}: {error!r}")
-
-    def _context(self, kind: int) -> ssl.SSLContext | None:
-        if self._security is None:
-            return None
-        identity = self._security.identity
-        paths = (identity.ca, identity.certificate, identity.key)
-        age = tuple(path.stat().st_mtime_ns for path in paths)  # they may have been renewed
-        if kind in self._tls and self._tls[kind][0] == age:
-            return self._tls[kind][1]
-        context = ssl.SSLContext(kind)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(identity.ca)
-        context.load_cert_chain(identity.certificate, identity.key)
-        self._tls[kind] = age, context
-        return context
 
     async def _dial(self, number: int, address: Address) -> None:
         """Connect, talk until the link breaks, and connect again."""
@@ -224,78 +182,6 @@ class TcpTransport:
             await asyncio.sleep(wait_s * spread)
             wait_s = min(2 * wait_s, LAST_REDIAL_S)
 
-    def _let_in(self) -> None:
-        """Give everybody who has connected a place at the door."""
-        assert self._listening is not None  # noqa: S101 - only then it is called
-        while True:
-            try:
-                stranger, place = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionError):
-                return
-            except OSError as error:  # no handles are left: look again later
-                self._events.refused("handles", f"nobody can be let in: {error.strerror}")
-                self._loop.remove_reader(self._listening)
-                self._loop.call_later(NO_HANDLES_S, self._open_again)
-                return
-            stranger.setblocking(False)
-            task = self._spawn(self._meet_stranger(stranger, place[0]))
-            task.add_done_callback(lambda _, gone=stranger: gone.close())  # it may never begin
-            goes = self._door.enter(task, place[0])
-            if isinstance(goes, asyncio.Task):
-                self.counts["turned_away"] += 1
-                goes.cancel()
-
-    def _open_again(self) -> None:
-        if not self._closing and self._listening is not None:
-            self._loop.add_reader(self._listening, self._let_in)
-
-    async def _meet_stranger(self, stranger: socket.socket, host: str) -> None:
-        """Wait for the first word of somebody who has connected, then greet."""
-        try:
-            if not await self._speaks(stranger):
-                self.counts["silent_strangers"] += 1
-                return
-            if not self._door.may_shake_hands(host, self._loop.time()):
-                self.counts["turned_away"] += 1
-                return
-            reader, writer = await self._streams(stranger)
-            await self._meet(reader, writer, None)
-        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-            self._events.refused("handshake", f"{host}: {type(error).__name__}: {error}")
-        except asyncio.CancelledError:
-            pass  # closing, or another one has its place
-        finally:
-            self._door.leave(asyncio.current_task())
-
-    async def _speaks(self, stranger: socket.socket) -> bool:
-        """Return whether a stranger sends something within its time, and leave it unread."""
-        spoke = self._loop.create_future()
-        self._loop.add_reader(stranger, lambda: spoke.done() or spoke.set_result(None))
-        try:
-            async with asyncio.timeout(FIRST_WORD_S):
-                await spoke
-        except TimeoutError:
-            return False
-        finally:
-            self._loop.remove_reader(stranger)
-        return True
-
-    async def _streams(
-        self, stranger: socket.socket
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return the streams of a socket that was accepted; `start_tls` then serves."""
-        met: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
-        met = self._loop.create_future()
-        reader = asyncio.StreamReader(limit=2 * PART_BYTES, loop=self._loop)
-
-        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            met.set_result((reader, writer))
-
-        await self._loop.connect_accepted_socket(
-            lambda: asyncio.StreamReaderProtocol(reader, connected, loop=self._loop), stranger
-        )
-        return await met
-
     async def _meet(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> bool:
@@ -308,11 +194,10 @@ class TcpTransport:
         raw = writer.transport
         try:
             kind = ssl.PROTOCOL_TLS_SERVER if dialled is None else ssl.PROTOCOL_TLS_CLIENT
-            context = self._context(kind)
-            if context is not None:
+            if self._tls is not None:
                 name = None if dialled is None else name_of(dialled)
                 await writer.start_tls(
-                    context, server_hostname=name, ssl_handshake_timeout=HANDSHAKE_S
+                    self._tls.of(kind), server_hostname=name, ssl_handshake_timeout=HANDSHAKE_S
                 )
             return await self._talk(reader, writer, dialled)
         finally:
@@ -331,8 +216,8 @@ class TcpTransport:
             number = await asyncio.wait_for(self._greeting(reader, writer, dialled), HANDSHAKE_S)
             greeted = True
             if dialled is None:
-                self._door.leave(asyncio.current_task())
-            self._door.know(number, (writer.get_extra_info("peername") or ("",))[0])
+                self._entrance.door.leave(asyncio.current_task())
+            self._entrance.door.know(number, (writer.get_extra_info("peername") or ("",))[0])
             await self._serve(number, reader, writer)
         except _RefusalError as error:
             self._events.refused(error.reason, str(error))

@@ -1,15 +1,19 @@
-"""What a node says of itself: JSON lines, a health file, and metrics in Prometheus' text form."""
+"""What a node says of itself: JSON lines, a health file, and an address that answers questions.
+
+The metrics that it answers with are in `folkman.runtime.exposition`.
+"""
 
 import asyncio
 import json
 import os
+import re
 import resource
 import select
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -24,7 +28,6 @@ __all__ = [
     "answer_to",
     "is_well",
     "process_facts",
-    "prometheus",
     "write_health",
 ]
 
@@ -58,6 +61,8 @@ class Logger:
         self._last: dict[tuple[str, str], float] = {}
         self._muted: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], RateLimit] = {}
+        self.listener: Callable[[str], None] | None = None
+        """Who else gets each line, whoever reads the log."""
 
     def say(self, event: str, *, level: str = "info", reason: str = "", **fields: object) -> None:
         """Write a line; a disk that refuses costs the line and nothing else."""
@@ -80,6 +85,8 @@ class Logger:
             )
             self._unkept = 0
             self._unread.append(line.encode() + b"\n")
+            if self.listener is not None:
+                self.listener(line)
             self._write(0.0)
 
     def flush(self, patience_s: float = 0.0) -> None:
@@ -165,70 +172,6 @@ def write_health(path: Path, facts: Table) -> None:
         raise
 
 
-HELP = {
-    "steps": "gradient steps taken",
-    "slot": "number of the present slot",
-    "round": "number of the present round, in lock-step",
-    "loss": "training loss of the last gradient",
-    "saved_steps": "steps in the state on disk",
-    "incarnation": "how often the node has begun",
-    "uptime_s": "seconds since the node began",
-    "cpu_s": "seconds of CPU time used",
-    "memory_bytes": "resident memory",
-    "memory_peak_bytes": "most resident memory so far",
-    "num_linked": "neighbours with a link now",
-    "refused": "messages refused, by reason",
-    "counts": "events of the node, by kind",
-    "transport": "events of the transport, by kind",
-    "goodput_bit_s": "rate of acknowledged bits to a neighbour",
-    "latency_s": "time until a neighbour's acknowledgement",
-    "loss_share": "share of messages to a neighbour without acknowledgement",
-    "goodput_here_bit_s": "rate from a neighbour, as it reports it",
-    "reach_share": "largest share of the limit of distance that a message taken came to",
-    "ok": "1 if the node learns or is done, has a link and lives slots",
-    "written_s": "seconds since 1970 when the facts were written",
-    "link_up": "1 if the link to a neighbour is up",
-    "insecure": "1 if there is no TLS and no signature",
-}
-"""What the numbers of a health file are."""
-
-PER_LINK = ("goodput_bit_s", "latency_s", "loss_share", "goodput_here_bit_s")
-"""Tables with a number for each neighbour."""
-
-COUNTERS = frozenset({"steps", "cpu_s", "refused", "counts", "transport"})
-"""Those that only grow while a node runs."""
-
-
-def prometheus(facts: Table) -> str:
-    """Return facts as Prometheus text: numbers as gauges or counters, tables of numbers by label.
-
-    The label `key` of a rate, a latency or a loss is the neighbour at the other end of the link.
-    """
-    lines = []
-    for name, value in {**facts, **_link_states(facts)}.items():
-        if isinstance(value, bool):
-            value = int(value)
-        if isinstance(value, Mapping):
-            rows = [(key, each) for key, each in value.items() if isinstance(each, int | float)]
-            told = [f'folkman_{name}{{key="{key}"}} {each}' for key, each in rows]
-        else:
-            told = [f"folkman_{name} {value}"] if isinstance(value, int | float) else []
-        if told:
-            kind = "counter" if name in COUNTERS else "gauge"
-            lines += [f"# HELP folkman_{name} {HELP.get(name, name.replace('_', ' '))}"]
-            lines += [f"# TYPE folkman_{name} {kind}", *told]
-    return "\n".join(lines) + "\n"
-
-
-def _link_states(facts: Table) -> Json:
-    """Return which links are up: those that are, and those of which anything was measured."""
-    linked = facts.get("linked")
-    if not isinstance(linked, list):
-        return {}
-    names = set(linked).union(*(facts.get(name) or {} for name in PER_LINK))
-    return {"link_up": {name: int(name in linked) for name in sorted(names)}}
-
-
 class MetricsServer:
     """Answers GET /metrics and /health on one address: one thread, few connections.
 
@@ -286,21 +229,25 @@ class MetricsServer:
 
 def answer_to(question: bytes, facts: Table) -> bytes:
     """Return the answer to an HTTP request, head and body."""
-    method, path, *_ = [*question.split(b"\r\n", 1)[0].split(b" "), b"", b""]
+    head, _, fields = question.partition(b"\r\n")
+    method, path, *_ = [*head.split(b" "), b"", b""]
     path = path.partition(b"?")[0]
     if method not in (b"GET", b"HEAD"):
         code, kind, text = "405 Method Not Allowed", "text/plain", "ask with GET\n"
     elif path == b"/metrics":
-        code, kind, text = "200 OK", "text/plain; version=0.0.4", prometheus(facts)
+        from folkman.runtime.exposition import exposition  # here: few nodes are asked
+
+        wanted = re.search(rb"(?im)^accept:.*application/openmetrics-text", fields)
+        code, (kind, text) = "200 OK", exposition(facts, openmetrics=wanted is not None)
     elif path == b"/health":
         code = "200 OK" if is_well(facts) else "503 Service Unavailable"
         kind, text = "application/json", json.dumps(facts)
     else:
         code, kind, text = "404 Not Found", "text/plain", "ask for /metrics or /health\n"
     body = text.encode()
-    head = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    head += "Connection: close\r\n\r\n"
-    return head.encode() + (b"" if method == b"HEAD" else body)
+    answer = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    answer += "Connection: close\r\n\r\n"
+    return answer.encode() + (b"" if method == b"HEAD" else body)
 
 
 def is_well(facts: Table) -> bool:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from folkman.checks import need
 from folkman.record.json_file import Json
+from folkman.runtime.captured import is_on
 from folkman.runtime.identity import name_of
 from folkman.runtime.tcp import Address
 from folkman.runtime.transport import MOST_CONTROL, Events, Security, Slot
@@ -169,7 +170,8 @@ class ZenohTransport:
 
     def _open(self, events: Events) -> None:
         zenoh = need("zenoh")
-        zenoh.init_log_from_env_or("off")  # its lines are no JSON; RUST_LOG=warn shows them
+        # its lines are no JSON: they are shown where they become events of the log
+        zenoh.init_log_from_env_or("warn" if is_on() else "off")
         self._events = events
         config = zenoh.Config.from_json5(json.dumps(self._settings))
         try:

@@ -84,6 +84,7 @@ def facts(core: "Core", now_s: float) -> tuple[Json, bool]:
         "uptime_s": round(now_s - core.began_s, 3),
         "linked": sorted(there),
         "num_linked": len(there),
+        "num_neighbours": len(node.neighbours),
         "unheard": [name_of(j) for j in core.sending.owed.unheard()],
         "refused_by": {name_of(j): why for j, why in core.hearing.refusals.items()},
         "refused": dict(node.mailbox.refused),
@@ -95,6 +96,9 @@ def facts(core: "Core", now_s: float) -> tuple[Json, bool]:
         "loss_share": {name_of(j): round(v, 4) for j, v in links.loss.items()},
         "goodput_here_bit_s": {
             name_of(j): round(rate) for j, (rate, _) in core.hearing.qualities.items()
+        },
+        "taken_age_s": {
+            name_of(j): round(now_s - at_s, 3) for j, at_s in core.hearing.taken_s.items()
         },
         "insecure": core.verify is None,
     }

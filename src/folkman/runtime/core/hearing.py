@@ -43,6 +43,7 @@ class Hearing:
         self.qualities: dict[int, tuple[float, float]] = {}
         """Neighbour -> goodput and loss of its link to us, as it says."""
         self.refusals: dict[int, str] = {}  # neighbour -> why it refused our last message
+        self.taken_s: dict[int, float] = {}  # neighbour -> when its last message was taken
         self._answered_s: dict[int, float] = {}
 
     # -- parameters --------------------------------------------------------------------------------
@@ -62,6 +63,7 @@ class Hearing:
             self._refuse(peer, data, error, now_s)
             return
         core.hands.counts["taken"] += 1
+        self.taken_s[peer] = now_s
         if not self._early(data):
             core.hands.tell(message.node, control.Ack(message.sequence))
 

@@ -1,0 +1,1 @@
+"""One operator and many nodes: status, logs, stop and collect over the nodes' own mutual TLS."""
