@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from folkman.record.scene import Scene
 
-__all__ = ["dash", "plot", "report"]
+__all__ = ["dash", "plot", "report", "wheres"]
 
 
 def plot(  # noqa: PLR0913, PLR0917 - the options, one by one
@@ -81,7 +81,7 @@ def plot(  # noqa: PLR0913, PLR0917 - the options, one by one
     if out is not None:
         check_target(out)
     if kind == "curves":
-        asked = Asked(x, y, hue, facet, log, _wheres(where or ()))
+        asked = Asked(x, y, hue, facet, log, wheres(where or ()))
         figure = plot_folders(runs, asked, style)
         name = "-".join([y, x, *(["by", facet] if facet else [])])
     else:
@@ -97,7 +97,7 @@ def plot(  # noqa: PLR0913, PLR0917 - the options, one by one
         common.say(f"for the caption: {caption(figure)}")
 
 
-def _wheres(given: Sequence[str]) -> dict[str, object]:
+def wheres(given: Sequence[str]) -> dict[str, object]:
     """Return KEY=VALUES of the command line by key."""
     found: dict[str, object] = {}
     for text in given:

@@ -16,7 +16,8 @@ from folkman.checks import one_of, require
 from folkman.record.run import AXES, METRICS, Run
 from folkman.record.settings import ALGORITHM, FOLDER, Settings, varying
 
-__all__ = ["LOGS", "Asked", "Chosen", "Panel", "chosen", "told_value"]
+__all__ = ["LOGS", "WITHOUT", "Asked", "Chosen", "Grid", "Panel", "chosen", "column_of"]
+__all__ += ["grid_of", "known_settings", "told_value"]
 
 SHORT = {"loss": "train_loss", "accuracy": "test_accuracy", "age": "mean_age"}
 SHORT |= {"time": "seconds", "joules": "energy_j", "iterations": "gradients"}
@@ -26,6 +27,8 @@ SETTING = "set."
 LOGS = {"x": (True, False), "y": (False, True), "xy": (True, True), "none": (False, False)}
 """Which axes are logarithmic, as the option says."""
 MOST_PANELS, MOST_TOLD = 12, 6
+WITHOUT = "without it"
+"""The line or column of arms that a setting does not concern."""
 
 Arms = Mapping[str, Mapping[int, Run]]
 Plain = str | float | bool | None
@@ -60,10 +63,10 @@ class Chosen(NamedTuple):
 
 def chosen(arms: Arms, facts: Mapping[str, Settings], asked: Asked) -> Chosen:
     """Return what to draw of arms, or say what to ask for instead."""
-    own = {arm: facts.get(arm) or {ALGORITHM: arm} for arm in arms}
-    y = SHORT.get(asked.y, asked.y)
+    own = known_settings(arms, facts)
+    y = column_of(asked.y)
     one_of("metric", y, [*METRICS, *AXES])
-    x = SHORT.get(asked.x, asked.x)
+    x = column_of(asked.x)
     is_cost = x in AXES
     if not is_cost:
         x = _setting(x, own, "axis or setting", "costs: " + ", ".join(AXES))
@@ -78,6 +81,61 @@ def chosen(arms: Arms, facts: Mapping[str, Settings], asked: Asked) -> Chosen:
     across = None if is_cost else x
     panels = _panels(own, across, hue if asked.hue is not None else None, facet)
     return Chosen(x, y, is_cost, panels)
+
+
+def column_of(name: str) -> str:
+    """Return the column that a name stands for: loss is train_loss."""
+    return SHORT.get(name, name)
+
+
+def known_settings(
+    arms: Arms, facts: Mapping[str, Settings], where: Mapping[str, object] | None = None
+) -> Mapping[str, Settings]:
+    """Return the settings of each arm, of those alone that have the values of `where`.
+
+    An arm of which nothing is known has its name.
+    """
+    return _held({arm: facts.get(arm) or {ALGORITHM: arm} for arm in arms}, where or {})
+
+
+class Grid(NamedTuple):
+    """Arms by two settings, each of which is told as text."""
+
+    row: str
+    column: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cells: Mapping[tuple[str, str], str]  # (row, column) -> arm
+
+
+def grid_of(
+    facts: Mapping[str, Settings],
+    row: str,
+    column: str,
+) -> Grid:
+    """Return arms by two settings; arms that one does not concern are in a line of their own."""
+    down, across = (_setting(key.strip(), facts, "setting") for key in (row, column))
+    require(down != across, f"a grid has two settings, got '{down}' twice; choose another")
+    own, sides = facts, []
+    for key in (down, across):
+        values = _in_order([settings.get(key) for settings in own.values()])
+        lacking = any(key not in settings for settings in own.values())
+        sides.append([*map(told_value, values), *([WITHOUT] if lacking else [])])
+
+    def place(settings: Settings, key: str) -> str:
+        return told_value(settings[key]) if key in settings else WITHOUT
+
+    met: dict[tuple[str, str], list[str]] = {}
+    for arm, each in own.items():
+        met.setdefault((place(each, down), place(each, across)), []).append(arm)
+    for arms in met.values():
+        if len(arms) > 1:
+            told, key, one = _differing({arm: own[arm] for arm in arms}, (down, across))
+            raise ValueError(
+                f"a cell would mix arms that {told}; keep one value with --where {key}={one}"
+            )
+    cells = {spot: arms[0] for spot, arms in met.items()}
+    return Grid(down, across, sides[0], sides[1], cells)
 
 
 def _panels(
@@ -134,17 +192,26 @@ def _grouped(
 
 def _mixed(arms: Mapping[str, Settings], x: str | None, keys: Sequence[str]) -> str:
     """Return that a curve or a point would be of several arms, and how to tell them apart."""
-    differ = varying(arms)
-    apart = [key for key in differ if key not in (x, *keys)] or list(differ)
+    told, key, one = _differing(arms, (x, *keys))
     what = "curve" if x is None else "point"
-    if not apart:
-        return f"{' and '.join(arms)} have the same settings; draw their folders apart"
-    key, one = apart[0], told_value(differ[apart[0]][0])
-    values = ", ".join(map(_quoted, differ[key]))
     by = ",".join([*keys, key])
     return (
-        f"a {what} would mix arms that differ in {key} ({values}); tell them apart with --hue {by} "
-        f"or --facet {key}, or keep one value with --where {key}={one}"
+        f"a {what} would mix arms that {told}; tell them apart with --hue {by} or --facet {key}, "
+        f"or keep one value with --where {key}={one}"
+    )
+
+
+def _differing(arms: Mapping[str, Settings], used: Sequence[str | None]) -> tuple[str, str, str]:
+    """Return in what arms differ that a grouping does not use: in words, its name and a value."""
+    differ = varying(arms)
+    apart = [key for key in differ if key not in used] or list(differ)
+    alike = f"{' and '.join(arms)} have the same settings; show their folders apart"
+    require(bool(apart), alike)
+    values = differ[apart[0]]
+    return (
+        f"differ in {apart[0]} ({', '.join(map(_quoted, values))})",
+        apart[0],
+        told_value(values[0]),
     )
 
 
