@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from folkman.radio.trace import record_timeline
     from folkman.record.run import Run
     from folkman.report.figures import draw_curves, draw_labels
-    from folkman.report.notebook import Results, read_results
+    from folkman.report.notebook import Results, plot, read_results
     from folkman.runtime.node import Node
     from folkman.runtime.server_node import ServerNode
 
@@ -145,7 +145,7 @@ _HOMES = {
     "folkman.radio.trace": "record_timeline",
     "folkman.record.run": "Run",
     "folkman.report.figures": "draw_curves draw_labels",
-    "folkman.report.notebook": "Results read_results",
+    "folkman.report.notebook": "Results plot read_results",
     "folkman.runtime.node": "Node",
     "folkman.runtime.server_node": "ServerNode",
 }
@@ -230,6 +230,7 @@ __all__ = [
     "mlp",
     "over_air",
     "pipelined",
+    "plot",
     "quadratic",
     "rank",
     "read_results",

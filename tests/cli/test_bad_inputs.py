@@ -164,7 +164,7 @@ MORE = {
     "going on with a file": (["run", "--resume", "c.toml"], "expected a run folder"),
     "going on with settings": (["run", "--resume", "sub", "--set", "slots=3"], "leave out the con"),
     "a list of no runs": (["ls", "nothing"], "make one with: folkman run"),
-    "a figure of an unknown style": (["plot", "sub", "--style", "nature"], "known: screen, ieee"),
+    "a figure of an unknown style": (["plot", "sub", "--style", "nature"], "known: screen, dark"),
     "a figure as text": (["plot", "sub", "--out", "x.txt"], "ends in .png, .svg or .pdf"),
     "a report of a file": (["report", "c.toml"], "c.toml is no folder; check the path"),
     "reports of jobs in one file": (

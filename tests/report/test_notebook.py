@@ -48,7 +48,7 @@ def test_a_figure_is_written_in_the_kind_asked_for(run, tmp_path):
     assert drawn.figure.get_figwidth() == 3.5
     with pytest.raises(ValueError, match=r"expected a file that ends in \.png"):
         drawn.save(tmp_path / "a.jpeg2000")
-    with pytest.raises(ValueError, match="a style is one of"):
+    with pytest.raises(ValueError, match="there is no style 'nature'"):
         run.plot(style="nature")
 
 

@@ -1,6 +1,7 @@
 """Pages of several seeds and settings: what they conclude is so for all of them, not for one."""
 
 import json
+import re
 from math import nan
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from folkman.record.sweep import Sweep
 from folkman.report import network_page
 from folkman.report.curves_page import curves_section
 from folkman.report.network_page import network_sections
+from folkman.report.run_page import results_table
 from folkman.report.sweep_page import _caption, draw_response, settings_of, sweep_page
 
 
@@ -184,3 +186,16 @@ def test_the_cells_shown_are_those_of_the_first_and_of_the_best_on_the_air():
     alike = scenes | {"fresh": scene(9)}
     assert [*network_page._telling(alike, ["fresh", "free", "rounds", "rule"])] == [
         "rule", "rounds"]  # fmt: skip
+
+
+def test_the_bold_row_is_best_over_the_seeds_that_all_have():
+    """By its own seeds `b` is ahead, since it lacks the hard one; by common seeds `a` is."""
+    runs = [run("a", seed, [9.0, loss]) for seed, loss in enumerate((0.1, 0.2, 0.3, 5.0))]
+    runs += [run("b", seed, [9.0, loss]) for seed, loss in enumerate((0.2, 0.3, 0.4))]
+
+    table = results_table(runs, "algorithm")
+
+    bold = re.search(r'<tr class="best">.*?</tr>', table, re.S)
+    assert bold is not None
+    assert ">a<" in bold.group()
+    assert "Each row is over its own seeds (a: 4, b: 3)" in table

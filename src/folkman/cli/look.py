@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,17 +15,34 @@ if TYPE_CHECKING:
 
     from folkman.record.scene import Scene
 
-__all__ = ["dash", "plot", "report"]
+__all__ = ["dash", "plot", "report", "wheres"]
 
 
-def plot(
+def plot(  # noqa: PLR0913, PLR0917 - the options, one by one
     runs: Annotated[list[Path], typer.Argument(help="One run or sweep folder or more.")],
     x: Annotated[
-        str, typer.Option(help="Axis: seconds, slots, gradients, bits or rounds.")
+        str,
+        typer.Option(
+            help="A cost, for curves: seconds, slots, gradients, bits, rounds or joules. Or a "
+            "setting, for the ends of runs: network.gamma, nodes, algorithm."
+        ),
     ] = "seconds",
     y: Annotated[
-        str, typer.Option(help="train_loss, test_accuracy, consensus, ...")
+        str, typer.Option(help="train_loss, test_accuracy, consensus, ...; also loss, accuracy.")
     ] = "train_loss",
+    hue: Annotated[
+        str | None,
+        typer.Option(help="Setting that has a colour per value, or several: algorithm,nodes."),
+    ] = None,
+    facet: Annotated[str | None, typer.Option(help="Setting that has a panel per value.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep these values alone: nodes=5,10. May be repeated."),
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(help="Logarithmic axes: x, y, xy or none; default by what there is."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="File to write (.png, .svg, .pdf); default in the first folder."),
@@ -34,7 +51,10 @@ def plot(
         str, typer.Option(help="curves; or of one run: map, ages, shares, disagreement")
     ] = "curves",
     style: Annotated[
-        str, typer.Option(help="screen; ieee: one column of a paper; ieee-wide: both")
+        str,
+        typer.Option(
+            help="screen, dark, slides, paper; ieee: one column of a paper; ieee-wide: both"
+        ),
     ] = "screen",
     label: Annotated[
         str | None,
@@ -44,34 +64,57 @@ def plot(
         str | None, typer.Option(help="Colour of a map: sinr, age or disagreement.")
     ] = None,
 ) -> None:
-    """Draw a metric against an axis, or what one run's network did.
+    """Draw a metric against a cost or a setting, or what one run's network did.
 
-    Curves have the mean and the 95 % interval over seeds.
+    Means over seeds have their 95 % interval. Arms are never averaged.
     """
     from folkman.checks import one_of
     from folkman.record.folder import RunFolder
-    from folkman.record.table import arms_of
-    from folkman.report.figures import check_target, draw_curves, save
+    from folkman.report.chosen import LOGS, Asked
+    from folkman.report.figures import check_target, save
+    from folkman.report.plot import plot_folders
     from folkman.report.style import STYLES, caption, dressed
 
     one_of("style", style, STYLES)
     one_of("figure", kind, ("curves", *KINDS))
+    one_of("logarithm", log, LOGS)
     if out is not None:
         check_target(out)
     if kind == "curves":
-        arms, name = arms_of(runs), f"{y}-{x}"
-        found = [run for by_seed in arms.values() for run in by_seed.values()]
-        draw: Callable[[], Figure] = lambda: draw_curves(found, x, y)  # noqa: E731 - one of two
+        asked = Asked(x, y, hue, facet, log, wheres(where or ()))
+        figure = plot_folders(runs, asked, style)
+        name = "-".join([y, x, *(["by", facet] if facet else [])])
     else:
+        given = {"--hue": hue, "--facet": facet, "--where": where, "--log": log}
+        _refuse_beside_kind(kind, given)
         scene, name = _scene(runs, label), kind
-        draw = lambda: _draw(kind, scene, colour)  # noqa: E731
-    figure = dressed(STYLES[style], draw)
+        figure = dressed(STYLES[style], lambda: _draw(kind, scene, colour))
     target = out or RunFolder(runs[0]).figures / (name if style == "screen" else f"{name}-{style}")
     target.parent.mkdir(parents=True, exist_ok=True)
     for path in save(figure, target, STYLES[style].kinds):
         print(path)
     if caption(figure):
         common.say(f"for the caption: {caption(figure)}")
+
+
+def wheres(given: Sequence[str]) -> dict[str, object]:
+    """Return KEY=VALUES of the command line by key."""
+    found: dict[str, object] = {}
+    for text in given:
+        key, equals, values = text.partition("=")
+        if not (key.strip() and equals and values.strip()):
+            raise ValueError(f"--where looks like nodes=5 or nodes=5,10, got '{text}'")
+        found[key.strip()] = [values, *values.split(",")]  # a label may have a comma in it
+    return found
+
+
+def _refuse_beside_kind(kind: str, given: Mapping[str, object]) -> None:
+    """Refuse options of curves for a figure of one run, rather than to pass them over."""
+    named = [option for option, value in given.items() if value]
+    if named:
+        raise ValueError(
+            f"--kind {kind} is of one run and has no {' or '.join(named)}; leave out one of them"
+        )
 
 
 KINDS = ("map", "ages", "shares", "disagreement")

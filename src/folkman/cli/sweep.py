@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from folkman.experiment.batch import Batch, Progress, Watch
     from folkman.experiment.engines import Crew
     from folkman.experiment.sweep import PreparedSweep
+    from folkman.record.run import Run
     from folkman.record.store import SweepFolder
+    from folkman.report.comparison import ArmTable
 
 __all__ = [
     "Engine",
@@ -239,7 +241,7 @@ GOALS = ["train_loss", "test_accuracy"]
 """What arms are compared by."""
 
 
-def compare(
+def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
     folders: Annotated[list[Path], typer.Argument(help="Sweep or run folders.")],
     metric: Annotated[
         list[str] | None,
@@ -253,44 +255,55 @@ def compare(
         typer.Option(help="Compare at this point: seconds=100, bits=1e7; default the end."),
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="Format of the table: text, markdown or latex.")
+        str, typer.Option("--format", help="Format of the table: text, markdown, csv or latex.")
     ] = "text",
+    latex: Annotated[
+        bool, typer.Option("--latex", help="The same as --format latex: booktabs and siunitx.")
+    ] = False,
     pivot: Annotated[
         str | None,
-        typer.Option(help="Axis of a sweep whose values go across: network.gamma."),
+        typer.Option(
+            help="Two settings, one down and one across: algorithm,network.gamma. Or the axis of a "
+            "sweep that goes across."
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="With --pivot, keep these values alone: nodes=5. May be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the table here instead.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare arms: mean and 95 % interval, differences paired by seed, the winner marked."""
+    """Compare arms: mean and 95 % interval, differences paired by seed, the best marked.
+
+    The best is marked where it is surely the best; free links are a bound, and not ranked.
+    """
     from folkman.files import write_whole
-    from folkman.record.table import (
-        arms_of,
-        networks_of,
-        objectives_of,
-        settings_of_arms,
-        sides_of_arms,
-    )
+    from folkman.record.table import arms_of, objectives_of, sides_of_arms
     from folkman.record.tuned import standings
+    from folkman.report.chosen import column_of
     from folkman.report.comparison import compare_arms, complaints
     from folkman.report.networks import bounds, network_names
-    from folkman.report.sheets import pivoted, render
 
     point = _point(at)  # before anything is read
+    form = _format_of(form, latex=latex)
     if pivot is not None and against is not None:
         raise ValueError("--pivot shows no differences; leave out --against")
-    arms, sides, goals = arms_of(folders), sides_of_arms(folders), metric or GOALS
+    if where and "," not in (pivot or ""):
+        raise ValueError("--where belongs to a grid of two settings: --pivot ROW,COL; add one")
+    arms, sides = arms_of(folders), sides_of_arms(folders)
+    goals = [column_of(each) for each in metric or GOALS]
     free = bounds(network_names(sides))
     found = compare_arms(arms, goals, against, point, free)
     found = found._replace(tuned=standings(sides), objectives=objectives_of(folders))
-    known = settings_of_arms(folders)
     place = stream(quiet=as_json)
     width = common.columns(quiet=as_json) if out is None and place.isatty() else None
-    if pivot is None:
-        text = render(found, form, networks_of(folders), known, width) + "\n"
-    else:
-        shown = [pivoted(arms, known, pivot, goal, form, point, free, width) for goal in goals]
-        text = "\n\n".join(shown) + "\n"
+    shown = (
+        [_rendered(found, form, folders, width)]
+        if pivot is None
+        else list(_pivots(arms, folders, pivot, where or [], goals, form, point, free, width))
+    )
+    text = "\n\n".join(shown) + "\n"
     if out is not None:
         write_whole(out, lambda part: part.write_text(text, encoding="utf-8"))
         common.print_paths([out], quiet=as_json)
@@ -307,6 +320,59 @@ def compare(
             "tuned": dict(found.tuned),
         }
         print_json(table | ({"warnings": wrong} if wrong else {}))
+
+
+def _format_of(form: str, *, latex: bool) -> str:
+    """Return the format that the options name; refuse two, and one that is not known."""
+    from folkman.checks import one_of
+    from folkman.report.sheets import FORMATS
+
+    one_of("format", form, FORMATS)
+    if latex and form not in ("text", "latex"):
+        raise ValueError(f"--latex and --format {form} name two formats; leave out one of them")
+    return "latex" if latex else form
+
+
+def _rendered(found: "ArmTable", form: str, folders: Sequence[Path], width: int | None) -> str:
+    """Return a line per arm."""
+    from folkman.record.table import networks_of, settings_of_arms
+    from folkman.report.sheets import render
+
+    known, name = settings_of_arms(folders), folders[0].resolve().name
+    return render(found, form, networks_of(folders), known, width, name)
+
+
+def _pivots(  # noqa: PLR0913, PLR0917 - what the command was asked for
+    arms: "Mapping[str, Mapping[int, Run]]",
+    folders: Sequence[Path],
+    pivot: str,
+    where: Sequence[str],
+    goals: Sequence[str],
+    form: str,
+    point: tuple[str, float] | None,
+    free: Sequence[str],
+    width: int | None,
+) -> Iterator[str]:
+    """Yield a grid for each metric: of one axis across, or of two settings."""
+    from folkman.cli.look import wheres
+    from folkman.record.settings import settings_of_folders
+    from folkman.record.table import settings_of_arms
+    from folkman.report.chosen import known_settings
+    from folkman.report.pivot import crossed, pivoted
+
+    parts = [part.strip() for part in pivot.split(",")]
+    if len(parts) > 2 or not all(parts):
+        raise ValueError(
+            f"--pivot looks like algorithm,network.gamma or network.gamma, got '{pivot}'"
+        )
+    options = {"form": form, "at": point, "bounds": free, "width": width}
+    if len(parts) == 1:
+        known = settings_of_arms(folders)
+        yield from (pivoted(arms, known, parts[0], goal, **options) for goal in goals)
+        return
+    facts = known_settings(arms, settings_of_folders(folders), wheres(where))
+    for goal in goals:
+        yield crossed(arms, facts, (parts[0], parts[1]), goal, **options)
 
 
 def _point(text: str | None) -> tuple[str, float] | None:

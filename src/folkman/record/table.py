@@ -20,7 +20,7 @@ from folkman.record.sweep import is_sweep, note_verdicts, runs_of_arms
 from folkman.record.tuned import Side, sides_of
 
 __all__ = ["KEPT", "Arm", "arms_of", "gather", "networks_of", "read_rows", "save_results"]
-__all__ += ["settings_of_arms", "sides_of_arms", "sides_of_jobs"]
+__all__ += ["named_in", "objectives_of", "settings_of_arms", "sides_of_arms", "sides_of_jobs"]
 
 KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss")
 KEPT += ("test_accuracy", "consensus", "node_norm", "mean_age", "max_age", "kappa", "gamma_t")
@@ -119,12 +119,12 @@ def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
     found: dict[str, dict[int, Run]] = {}
     for root in roots:
         for run in _runs(root):
-            run.label = _named(run.label, root, roots)
+            run.label = named_in(run.label, root, roots)
             found.setdefault(run.label, {})[run.seed] = run
     return found
 
 
-def _named(label: str, root: Path, roots: Sequence[Path]) -> str:
+def named_in(label: str, root: Path, roots: Sequence[Path]) -> str:
     """Return the name of an arm: with several folders, with that of its folder."""
     short = len({each.name for each in roots}) == len(roots)
     return f"{label} ({root.name if short else root})" if len(roots) > 1 else label
@@ -135,7 +135,7 @@ def sides_of_arms(roots: Sequence[Path]) -> list[Side]:
     found: dict[str, Side] = {}
     for root in roots:
         for side in _sides(root):
-            name = _named(side.name, root, roots)
+            name = named_in(side.name, root, roots)
             found.setdefault(name, side._replace(name=name))
     return list(found.values())
 
@@ -173,8 +173,8 @@ def settings_of_arms(roots: Sequence[Path]) -> dict[str, Arm]:
     for root in roots:
         jobs = SweepFolder.open(root).read_index()["jobs"] if is_sweep(root) else ()
         for job in jobs:
-            name = _named(job["arm"], root, roots)
-            found.setdefault(name, Arm(_named(job["label"], root, roots), job["settings"]))
+            name = named_in(job["arm"], root, roots)
+            found.setdefault(name, Arm(named_in(job["label"], root, roots), job["settings"]))
     return found
 
 

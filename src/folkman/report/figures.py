@@ -4,7 +4,7 @@ People with any colour vision tell the colours apart (`report.palette`); line st
 so that a black-and-white print still reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from folkman.files import write_whole
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
 from folkman.report.kept import best_named, seeds_note
-from folkman.report.palette import LIGHT
+from folkman.report.palette import LIGHT, curve_colours, grey, ground
 from folkman.report.panels import short_name, spread_out
 from folkman.report.statistics import (
     FEWEST_FOR_AN_INTERVAL,
@@ -29,16 +29,24 @@ from folkman.report.statistics import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 __all__ = [
+    "bound_by_means",
     "check_target",
+    "curves_to_draw",
     "draw_curves",
     "draw_labels",
     "finish",
+    "finite_means",
     "name_ends",
     "new_figure",
+    "paint_curves",
     "save",
+    "set_log_y",
     "shades_of",
+    "spans_much",
+    "tick_bits",
 ]
 
 COLOURS = (*LIGHT, "#000000", "#8a8a8a")
@@ -46,7 +54,8 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0,
 BESIDE: Json = {"bbox_to_anchor": (1.01, 1.0), "loc": "upper left", "borderaxespad": 0.0}
 """Where the names of curves are that do not fit among them."""
 NAME_GAP = 0.085
-"""The least distance between two names at the ends of curves, as a share of the axes."""
+"""The least distance between two names at the ends of curves, as a share of the axes of a figure
+of 3.2 inches."""
 EARLY = 0.93
 """A curve that ends before this share of the axes is named within them."""
 MOST_LETTERS = 32
@@ -67,11 +76,22 @@ def new_figure(width_in: float, height_in: float) -> "tuple[Figure, Axes]":
 
 def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") -> "Figure":
     """Draw metric `y` against axis `x`: the mean over seeds, its 95 % interval shaded."""
-    from matplotlib.ticker import EngFormatter
-
+    found = curves_to_draw(runs, x, y)
+    named = best_named(found, y)
+    figure, axes = new_figure(4.6, 3.2)
     names = AXES | METRICS
+    paint_curves(axes, found, {label: index for index, label in enumerate(named)})
+    bound_by_means(axes, finite_means(found), y)
+    finish(axes, names[x], names[y], seeds_note(found, len(named)))
+    tick_bits(axes, x)
+    name_ends(axes)
+    return figure
+
+
+def curves_to_draw(runs: Sequence[Run], x: str, y: str) -> list[Curve]:
+    """Return the curves of runs, or say what they lack."""
     for given in (x, y):
-        if given not in names:
+        if given not in AXES | METRICS:
             raise ValueError(
                 f"no column '{given}'; an axis is one of {', '.join(AXES)}, a metric of "
                 f"{', '.join(METRICS)}"
@@ -81,33 +101,75 @@ def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") 
         raise ValueError(
             f"these runs have no '{y}': their problem does not define it; choose another metric"
         )
-    figure, axes = new_figure(4.6, 3.2)
-    named = best_named(found, y)
-    positive = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
-    log = bool(positive.min() > 0 and positive.max() / positive.min() > RATIO_FOR_LOG)
-    for curve in (curve for curve in found if curve.label not in named):
-        axes.plot(curve.x, curve.mean, color="0.75", linewidth=0.8, zorder=1)
-    for index, label in enumerate(named):
-        curve = next(curve for curve in found if curve.label == label)
-        colour = COLOURS[index]
-        axes.plot(curve.x, curve.mean, color=colour, linestyle=STYLES[index], linewidth=1.6,
+    return found
+
+
+def paint_curves(
+    axes: "Axes",
+    found: Sequence[Curve],
+    looks: Mapping[str, int],
+    log: tuple[bool | None, bool | None] = (None, None),
+) -> None:
+    """Paint curves on axes: label -> colour and line style; others are grey and have no name.
+
+    `log` is whether x and y are logarithmic; None leaves it to what there is to draw.
+    """
+    log_y = spans_much(finite_means(found)) if log[1] is None else log[1]
+    for curve in sorted(found, key=lambda curve: curve.label in looks):
+        look = looks.get(curve.label)
+        if look is None:
+            axes.plot(curve.x, curve.mean, color=grey(0.75), linewidth=0.8, zorder=1)
+            continue
+        colour = curve_colours()[look]
+        axes.plot(curve.x, curve.mean, color=colour, linestyle=STYLES[look], linewidth=1.6,
                   label=curve.label)  # fmt: skip
         if curve.num_seeds >= FEWEST_FOR_AN_INTERVAL:
-            ends = interval(curve.mean, curve.half, log=log)
+            ends = interval(curve.mean, curve.half, log=log_y)
             axes.fill_between(curve.x, *ends, color=colour, alpha=0.18, linewidth=0)
-    if log:
-        axes.set_yscale("log")
-    else:
-        _bound(axes, found, y)
-    finish(axes, names[x], names[y], seeds_note(found, len(named)))
+    if log[0]:
+        axes.set_xscale("log")
+    if log_y:
+        set_log_y(axes)
+
+
+def finite_means(found: Sequence[Curve]) -> NDArray[np.float64]:
+    """Return all means of curves that are numbers."""
+    return np.concatenate([curve.mean[np.isfinite(curve.mean)] for curve in found])
+
+
+def spans_much(values: NDArray[np.float64]) -> bool:
+    """Tell whether values are positive and span so much that an axis is better logarithmic."""
+    return bool(len(values) and values.min() > 0 and values.max() / values.min() > RATIO_FOR_LOG)
+
+
+def set_log_y(axes: "Axes") -> None:
+    """Make the y axis logarithmic; where it spans less than two decades, numbers stay plain."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if not 0 < low < high < 100 * low:
+        return
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+    if high < 5 * low:  # no round number of a decade may lie within: even steps do as well
+        axes.yaxis.set_major_locator(MaxNLocator(6))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.4g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def tick_bits(axes: "Axes", x: str) -> None:
+    """Write bits as 20M rather than 2e7."""
+    from matplotlib.ticker import EngFormatter
+
     if x == "bits":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    name_ends(axes)
-    return figure
 
 
-def name_ends(axes: "Axes") -> None:
-    """Write the name of each labelled line beside its end, clear of the other names."""
+def name_ends(axes: "Axes", gap: float = NAME_GAP) -> None:
+    """Write the name of each labelled line beside its end, clear of the other names.
+
+    `gap` is the least distance of two names, as a share of the height of the axes.
+    """
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     axes.autoscale_view()
     to_axes = axes.transData + axes.transAxes.inverted()
@@ -117,37 +179,53 @@ def name_ends(axes: "Axes") -> None:
         shown = points[np.isfinite(to_axes.transform(points)).all(axis=1)]
         if len(shown):
             at = to_axes.transform(shown[-1])
-            ends.append((float(np.clip(at[1], 0, 1)), float(at[0]), shown[-1], line))
+            ends.append((float(np.clip(at[1], 0, 1)), float(at[0]), shown[-1].tolist(), line))
     ends.sort(key=lambda end: end[0])
-    places = spread_out([end[0] for end in ends], NAME_GAP, 0.0, 1.0)
-    for (_, x, end, line), place in zip(ends, places, strict=True):
-        early = x < EARLY
-        lead: Json = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.6, "shrinkB": 0}
-        look: Json = {"fontsize": "small", "va": "center", "annotation_clip": False, "zorder": 5}
-        name = short_name(str(line.get_label()), MOST_LETTERS)
-        axes.annotate(
-            name, end, ((x if early else 1.0) + 0.03, place),
-            textcoords=axes.transAxes, arrowprops=lead, **look,
-        )  # fmt: skip
-        axes.plot(*end, marker="o", markersize=3, color=line.get_color(), clip_on=False)
+    # names within the axes, where curves end early, have nothing to do with those beside them
+    for early in (True, False):
+        some = [end for end in ends if (end[1] < EARLY) == early]
+        places = spread_out([end[0] for end in some], gap, 0.0, 1.0)
+        for (_, x, end, line), place in zip(some, places, strict=True):
+            at = ((x if early else 1.0) + 0.03, place)
+            _name_end(axes, line, end, at, early=early)
+
+
+def _name_end(
+    axes: "Axes",
+    line: "Line2D",
+    end: Sequence[float],
+    at: tuple[float, float],
+    *,
+    early: bool,
+) -> None:
+    """Write the name of a line at a place of the axes, with a thin line from its end to there."""
+    lead: Json = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.6, "shrinkB": 0}
+    lead["relpos"] = (0.0, 0.5)  # to the first letter, rather than through the name
+    look: Json = {"fontsize": "small", "va": "center", "annotation_clip": False, "zorder": 5}
+    if early:  # among the curves: they shall not run through it
+        look["bbox"] = {"facecolor": ground(), "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
+    name = short_name(str(line.get_label()), MOST_LETTERS)
+    axes.annotate(name, (end[0], end[1]), at, textcoords=axes.transAxes, arrowprops=lead, **look)
+    axes.plot(*end, marker="o", markersize=3, color=line.get_color(), clip_on=False)
 
 
 def finish(axes: "Axes", x: str, y: str, title: str = "", *, grid: bool = True) -> None:
     """Label axes, and take away what does not tell anything."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.set_title(title, fontsize="small", color="0.35")
+    axes.set_title(title, fontsize="small", color=grey(0.35))
     if grid:
         axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _bound(axes: "Axes", found: Sequence[Curve], metric: str) -> None:
-    """Let wide intervals of few seeds leave the figure.
+def bound_by_means(axes: "Axes", means: NDArray[np.float64], metric: str) -> None:
+    """Let wide intervals of few seeds leave the figure; a logarithmic axis stays as it is.
 
     Otherwise they would press its curves flat or pass what can be.
     """
-    means = np.concatenate([c.mean[np.isfinite(c.mean)] for c in found])
+    if axes.get_yscale() == "log":
+        return
     room = 0.5 * float(np.ptp(means)) or 1.0
     low, high = axes.get_ylim()
     # no metric that is positive has a negative mean

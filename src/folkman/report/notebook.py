@@ -12,21 +12,25 @@ drawing.
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from folkman.checks import require
 from folkman.files import write_whole
 from folkman.record.folder import RunFolder
 from folkman.record.run import Run, rows_of
 from folkman.record.scene import Scene, scene_of
+from folkman.record.settings import Settings, settings_of_folders
 from folkman.record.sweep import is_sweep, read_sweep
-from folkman.report.figures import check_target, draw_curves, new_figure, save
+from folkman.record.table import arms_of
+from folkman.report.chosen import Asked
+from folkman.report.figures import check_target, new_figure, save
 from folkman.report.html import drawing, table
+from folkman.report.plot import draw_plot
 from folkman.report.scenes import best_paint, paint_scene
-from folkman.report.style import STYLES, dressed
 from folkman.report.tables import final_rows
 
 if TYPE_CHECKING:
@@ -99,9 +103,19 @@ class Results(list[Run]):
         super().__init__(runs)
         self.folder = folder
 
-    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> Drawing:
-        """Draw a metric against an axis, with mean and 95 % interval over seeds."""
-        return plot(self, x, y, style)
+    def plot(
+        self,
+        x: str = "seconds",
+        y: str = "train_loss",
+        style: str = "screen",
+        *,
+        hue: str | Sequence[str] | None = None,
+        facet: str | None = None,
+        log: str | None = None,
+        where: Mapping[str, object] | None = None,
+    ) -> Drawing:
+        """Draw a metric against a cost or a setting; see `plot`."""
+        return plot(self, x, y, style, hue=hue, facet=facet, log=log, where=where)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row a recorded slot of each run."""
@@ -123,11 +137,47 @@ def read_results(root: str | Path) -> Results:
     return Results((run for run in runs if run.rows), folder)
 
 
-def plot(runs: Sequence[Run], x: str, y: str, style: str) -> Drawing:
-    """Draw runs; see `Results.plot`."""
-    if style not in STYLES:
-        raise ValueError(f"a style is one of {', '.join(STYLES)}, got '{style}'")
-    return Drawing(dressed(STYLES[style], lambda: draw_curves(runs, x, y)), f"{y} against {x}")
+def plot(
+    source: str | Path | Run | Sequence[str | Path] | Sequence[Run],
+    x: str = "seconds",
+    y: str = "train_loss",
+    style: str = "screen",
+    *,
+    hue: str | Sequence[str] | None = None,
+    facet: str | None = None,
+    log: str | None = None,
+    where: Mapping[str, object] | None = None,
+) -> Drawing:
+    """Draw runs, or run and sweep folders, as `folkman plot` does.
+
+    `x`: a cost (seconds, bits, gradients, joules, slots, rounds), for curves; or a setting
+    (`network.gamma`), for what runs ended at. `hue`: settings with a colour per value; `facet`: one
+    with a panel per value; `where`: values to keep, `{"nodes": [5, 10]}`; `log`: x, y, xy or none.
+    Means over seeds have their 95 % interval. Arms are never averaged.
+    """
+    asked = Asked(x, y, hue, facet, log, where or {})
+    arms, facts = _arms_and_settings(source)
+    return Drawing(draw_plot(arms, facts, asked, style), f"{y} against {x}")
+
+
+def _arms_and_settings(
+    source: str | Path | Run | Sequence[str | Path] | Sequence[Run],
+) -> tuple[dict[str, dict[int, Run]], dict[str, Settings]]:
+    """Return arm -> seed -> run, and the settings of each arm as far as its folder tells them."""
+    if isinstance(source, str | Path):
+        return _arms_and_settings([source])
+    given = [source] if isinstance(source, Run) else list(source)
+    roots = [Path(each) for each in given if isinstance(each, str | Path)]
+    if roots:
+        require(len(roots) == len(given), "expected folders or runs, got both; give one kind")
+        return arms_of(roots), settings_of_folders(roots)
+    arms: dict[str, dict[int, Run]] = {}
+    for run in given:
+        if isinstance(run, Run) and run.rows:
+            arms.setdefault(run.label, {})[run.seed] = run
+    require(bool(arms), "expected runs with rows to draw, got none; run something first")
+    folder = source.folder if isinstance(source, Results) else None
+    return arms, settings_of_folders([folder]) if folder is not None else {}
 
 
 def to_pandas(runs: Sequence[Run]) -> "pd.DataFrame":
@@ -146,7 +196,7 @@ def show(runs: Sequence[Run]) -> str:
     begun = [run for run in runs if run.rows]
     if not begun:
         return "<p>no run has begun</p>"
-    return table(*final_rows(begun)) + plot(begun, "seconds", "train_loss", "screen")._repr_html_()
+    return table(*final_rows(begun)) + plot(begun)._repr_html_()
 
 
 def animate(run: Run, paint: str | None = None, frames: int = 30) -> Animation:

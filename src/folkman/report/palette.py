@@ -6,8 +6,9 @@ colour still has a contrast of about 3 to the ground and its last the greatest: 
 out, on light ground as dark, on dark ground as bright. Both ramps are parts of matplotlib's
 inferno.
 
-A figure that matplotlib draws has the colours of a light ground. Within a page they become
-variables, which the page sets by its theme.
+A figure that matplotlib draws has the colours of the ground that matplotlib is set to
+(`report.style`), light if not told. Within a page those of a light ground become variables, which
+the page sets by its theme.
 """
 
 import re
@@ -28,7 +29,7 @@ __all__ = [
     "RAMP_DARK",
     "RAMP_LIGHT",
 ]
-__all__ += ["declared", "ramp", "themed"]
+__all__ += ["curve_colours", "declared", "grey", "ground", "ink_on", "on_dark", "ramp", "themed"]
 
 LIGHT = ("#4986d4", "#be0501", "#0c5441", "#c16b89", "#6d854a", "#5627b3")
 DARK = ("#5ec8f2", "#ff7d5c", "#2f9e86", "#f5b8dd", "#ffd75e", "#8f7bff")
@@ -55,11 +56,41 @@ def declared(curves: Sequence[str], values: Sequence[str]) -> str:
     return " ".join(named)
 
 
+def on_dark() -> bool:
+    """Tell whether matplotlib is set to draw on dark ground."""
+    from matplotlib import rcParams
+    from matplotlib.colors import to_rgb
+
+    return sum(to_rgb(rcParams["axes.facecolor"])) < 1.5
+
+
+def ground() -> str:
+    """Return the colour that matplotlib draws on."""
+    from matplotlib import rcParams
+
+    return str(rcParams["axes.facecolor"])
+
+
+def curve_colours() -> tuple[str, ...]:
+    """Return the colours of curves on that ground: six to tell apart, then its ink and a grey."""
+    return (*DARK, "#ffffff", "#9a9a9a") if on_dark() else (*LIGHT, "#000000", "#8a8a8a")
+
+
+def grey(level: float) -> str:
+    """Return a grey of matplotlib, from 0 (ink) to 1 (ground): on dark ground it is turned over."""
+    return f"{1 - 0.9 * level if on_dark() else level:.3g}"
+
+
+def ink_on(part: float) -> str:
+    """Return the ink that is read on a part of the ramp, 0 the lowest and 1 the highest."""
+    return ON_LOW if on_dark() or part <= PALE else ON_HIGH
+
+
 def ramp() -> "ListedColormap":
     """Return the ramp for matplotlib, from low to high."""
     from matplotlib.colors import ListedColormap
 
-    return ListedColormap(list(RAMP_LIGHT), "ramp")
+    return ListedColormap(list(RAMP_DARK if on_dark() else RAMP_LIGHT), "ramp")
 
 
 def themed(svg: str) -> str:

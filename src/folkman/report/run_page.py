@@ -24,7 +24,7 @@ from folkman.report.answer import (
     costs_to,
     quantity,
 )
-from folkman.report.comparison import complaints
+from folkman.report.comparison import common_seeds, complaints
 from folkman.report.curves_page import curves_section, multiples_section
 from folkman.report.network_page import network_sections
 from folkman.report.networks import bounds, network_names
@@ -162,10 +162,33 @@ def results_table(
             for label, row in zip(labels, rows, strict=True):
                 spent = np.array([run.last(axis) for run in runs if run.label == label])
                 row[column] = _amount(axis, float(spent.mean()), float(half_width(spent)))
-    last = _last_means(runs, "train_loss")
-    means = [np.nan if label in apart else mean for label, mean in last.items()]
-    best = int(np.nanargmin(means)) if ranked and np.isfinite(means).any() else None
-    return html.table([first, *headings[1:]], rows, best, explained=True)
+    best = _best_by_common_seeds(runs, apart) if ranked else None
+    shown = html.table([first, *headings[1:]], rows, best, explained=True)
+    return shown + _unlike_seeds(runs)
+
+
+def _best_by_common_seeds(runs: Sequence[Run], apart: Collection[str]) -> int | None:
+    """Return the row with the lowest mean loss over the seeds that all rivals have."""
+    seeds = {run.label: {each.seed for each in runs if each.label == run.label} for run in runs}
+    rivals = {label: own for label, own in seeds.items() if label not in apart}
+    if not rivals:
+        return None
+    kept, common = common_seeds(rivals)
+    last = _last_means([run for run in runs if not common or run.seed in common], "train_loss")
+    means = [last.get(label, np.nan) if label in kept else np.nan for label in seeds]
+    return int(np.nanargmin(means)) if np.isfinite(means).any() else None
+
+
+def _unlike_seeds(runs: Sequence[Run]) -> str:
+    """Return that rows are means over unlike seeds, where they are; the best is not."""
+    counts = {run.label: sum(each.label == run.label for each in runs) for run in runs}
+    if len(set(counts.values())) < 2:
+        return ""
+    told = ", ".join(f"{escape(label)}: {count}" for label, count in counts.items())
+    return (
+        f"<p class='sub'>Each row is over its own seeds ({told}); who is ahead was found over the "
+        "seeds that all have.</p>"
+    )
 
 
 def costs_table(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from folkman.record.json_file import Json
 from folkman.record.scene import Scene
-from folkman.report.figures import BESIDE, COLOURS, STYLES, finish, name_ends, new_figure
-from folkman.report.palette import MOST_CURVES, ON_HIGH, ON_LOW, PALE, ramp
+from folkman.report.figures import BESIDE, STYLES, finish, name_ends, new_figure
+from folkman.report.palette import MOST_CURVES, curve_colours, grey, ground, ink_on, ramp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,30 +70,30 @@ def paint_scene(figure: "Figure", axes: "Axes", scene: Scene, frame: int, paint:
     if scene.placed:
         draw_surroundings(axes, scene.cell_radius_m, scene.interferers_m)
     for rx, tx, value in arrows(scene, frame, paint):
-        colour = shades.to_rgba(np.asarray(value)) if np.isfinite(value) else "0.6"
+        colour = shades.to_rgba(np.asarray(value)) if np.isfinite(value) else grey(0.6)
         draw_link(axes, where, rx, tx, colour)
     people = scene.size - scene.server
     apart = scene.disagreement[frame, :people]
-    filled = shades.to_rgba(apart) if paint == "disagreement" else COLOURS[1]
-    above: Json = {"zorder": 3, "edgecolor": "white"}
+    filled = shades.to_rgba(apart) if paint == "disagreement" else curve_colours()[1]
+    above: Json = {"zorder": 3, "edgecolor": ground()}
     few = people <= MOST_LINES * 2
     size = NODE_SIZE if few else 44
     axes.scatter(*where[:people].T, s=size, color=filled, linewidth=0.8, label="node", **above)
     if scene.server:
-        axes.scatter(*where[people:].T, marker="^", s=54, color="0.25", label="server", **above)
+        axes.scatter(*where[people:].T, marker="^", s=54, color=grey(0.25), label="server", **above)
     number_nodes(axes, where[: people if few else 0])
     figure.colorbar(shades, ax=axes, label=PAINTS[paint], shrink=0.85)
     frame_map(axes, reach, placed=scene.placed)
     title = f"slot {int(scene.slot[frame])}, {scene.seconds[frame]:g} s"
-    axes.set_title(title, fontsize="small", color="0.35")
+    axes.set_title(title, fontsize="small", color=grey(0.35))
 
 
 def draw_surroundings(axes: "Axes", radius_m: float, interferers_m: NDArray[np.float32]) -> None:
     """Draw the edge of the cell, and the interferers around it."""
     from matplotlib.patches import Circle
 
-    axes.add_patch(Circle((0, 0), radius_m, fill=False, edgecolor="0.55", linewidth=1.0))
-    look: Json = {"marker": "x", "s": 14, "color": "0.55", "linewidth": 0.8}
+    axes.add_patch(Circle((0, 0), radius_m, fill=False, edgecolor=grey(0.55), linewidth=1.0))
+    look: Json = {"marker": "x", "s": 14, "color": grey(0.55), "linewidth": 0.8}
     axes.scatter(*interferers_m.T, label="interferer", **look)
 
 
@@ -106,7 +106,7 @@ def draw_link(axes: "Axes", where: NDArray[np.float32], rx: int, tx: int, colour
 
 def number_nodes(axes: "Axes", where: NDArray[np.float32]) -> None:
     """Write the number of each node on it."""
-    on: Json = {"ha": "center", "va": "center", "fontsize": "x-small", "color": ON_HIGH}
+    on: Json = {"ha": "center", "va": "center", "fontsize": "x-small", "color": ink_on(1.0)}
     for index, place in enumerate(where):
         x, y = map(float, place)
         axes.text(x, y, str(index), zorder=4, fontweight="bold", **on)
@@ -163,8 +163,8 @@ def draw_age_table(scene: Scene) -> "Figure":
         low, high = np.nanmin(ages), np.nanmax(ages)
         for rx, tx in np.argwhere(np.isfinite(ages)):
             part = (ages[rx, tx] - low) / (high - low) if high > low else 0.0
-            ink = ON_HIGH if part > PALE else ON_LOW
-            look: Json = {"ha": "center", "va": "center", "fontsize": "xx-small", "color": ink}
+            look: Json = {"ha": "center", "va": "center", "fontsize": "xx-small"}
+            look["color"] = ink_on(float(part))
             axes.text(tx, rx, f"{ages[rx, tx]:.3g}", **look)
     names = [scene.name(i) for i in range(scene.size)]
     if scene.size <= 20:
@@ -192,8 +192,8 @@ def draw_shares(scene: Scene) -> "Figure":
     time_s = scene.seconds
     for index, name in enumerate(names):
         top = bottom + (share[:, kept[index]] if index < len(kept) else rest)
-        colour = COLOURS[index] if index < len(kept) else "0.7"
-        edge: Json = {"linewidth": 0.4, "edgecolor": "0.98"}
+        colour = curve_colours()[index] if index < len(kept) else grey(0.7)
+        edge: Json = {"linewidth": 0.4, "edgecolor": ground()}
         axes.fill_between(time_s, bottom, top, step="post", color=colour, label=name, **edge)
         bottom = top
     axes.set_ylim(0, 1.02)
@@ -215,10 +215,10 @@ def draw_disagreement(scene: Scene) -> "Figure":
     order = np.argsort(far[-1], kind="stable")
     told = {int(order[-1]): 1, int(order[len(order) // 2]): 2, int(order[0]): 0}
     for index in range(people):
-        look: Json = {"color": "0.75", "linewidth": 0.7}
+        look: Json = {"color": grey(0.75), "linewidth": 0.7}
         if index in told:
             style = told[index]
-            look = {"color": COLOURS[style], "linestyle": STYLES[style], "linewidth": 1.4}
+            look = {"color": curve_colours()[style], "linestyle": STYLES[style], "linewidth": 1.4}
             look["label"] = f"node {index}"
         axes.plot(scene.seconds, far[:, index], **look)
     finish(axes, "simulated time (s)", PAINTS["disagreement"])

@@ -1,50 +1,48 @@
-"""A comparison of arms as text, Markdown or LaTeX: a line per arm, or an axis across.
+"""A comparison of arms as text, Markdown, CSV or LaTeX: a line per arm.
 
-Numbers end where their interval ends. In LaTeX they are in math mode, where a hyphen is a minus
-sign; what an arm of a sweep is stands in columns of its own, one per axis.
+    print(render(compare_arms(arms, ["train_loss"])))
+
+Numbers end where their interval ends. The best arm is marked where it is surely the best: where
+every other arm's difference from it, seed by seed, has an interval without 0. Otherwise all that
+are not told apart from it are marked as such. With one seed nothing is marked.
 """
 
-import re
+import csv
+import io
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 from folkman.checks import nearest, require
-from folkman.record.run import Run
 from folkman.record.table import Arm
 from folkman.record.terms import HEADINGS
 from folkman.record.tuned import told
 from folkman.report.comparison import ArmTable, compare_arms
-from folkman.report.tables import markdown_table, objective_text, spread
+from folkman.report.latex import latex_table
+from folkman.report.sheet import NEAR, SURE, Number, Sheet
+from folkman.report.tables import markdown_table, objective_text
 
-__all__ = ["FORMATS", "pivoted", "render"]
-
-
-WITHOUT = "without it"
-"""The column of arms that an axis does not concern."""
-
-
-class Sheet(NamedTuple):
-    """Headings and lines: first columns of words, then numbers."""
-
-    head: list[str]
-    lines: list[list[str]]
-    words: int
+__all__ = ["FORMATS", "Form", "compare_arms", "form_of", "mark_of", "marks_note", "render"]
+__all__ += ["plain_value", "seeds_note", "text_of", "title_of", "words_of"]
 
 
 class Form(NamedTuple):
-    """A way to write a sheet: how ranks are marked and named, and what begins a note."""
+    """A way to write a sheet: how ranks are told, and what begins a note."""
 
-    marks: Mapping[str, str]
-    best: str
-    tied: str
-    write: Callable[[Sheet, str], str]
+    sure: str
+    near: str
+    write: Callable[[Sheet, str, str], str]  # sheet, note, label
     note: str
 
 
-def _as_text(sheet: Sheet, note: str) -> str:
+def text_of(sheet: Sheet, note: str = "", label: str = "") -> str:
+    """Return a sheet as aligned columns, for a terminal."""
+    del label
+    marks = {SURE: "{} *", NEAR: "{} ~", "": "{}  "}
     words, head = sheet.words, sheet.head
-    rows = [[*head[:words], *(f"{title}  " for title in head[words:])], *sheet.lines]
+    lines = [[_cell(cell, marks) for cell in line] for line in sheet.lines]
+    rows = [[*head[:words], *(f"{title}  " for title in head[words:])], *lines]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     aligned = [
         "  ".join(
@@ -57,44 +55,50 @@ def _as_text(sheet: Sheet, note: str) -> str:
     return "\n".join([aligned[0], rule, *aligned[1:], "", note])
 
 
-def _as_markdown(sheet: Sheet, note: str) -> str:
-    body = markdown_table(sheet.head, sheet.lines, numbers=True)
-    return f"{body}\n\n{note}."
+def _cell(cell: str | Number, marks: Mapping[str, str]) -> str:
+    return cell if isinstance(cell, str) else marks[cell.mark].format(cell)
 
 
-def _as_latex(sheet: Sheet, note: str) -> str:
-    """Return a `tabular` for booktabs."""
-    words = sheet.words
-    rows = [[_escaped(cell) for cell in sheet.head]]
-    rows += [[*map(_escaped, row[:words]), *map(_in_math, row[words:])] for row in sheet.lines]
-    body = [" & ".join(row) + r" \\" for row in rows]
-    start = f"\\begin{{tabular}}{{{'l' * words}{'r' * (len(sheet.head) - words)}}}"
-    top = [f"% {note}", start, r"\toprule", body[0], r"\midrule"]
-    return "\n".join([*top, *body[1:], r"\bottomrule", r"\end{tabular}"])
+def _as_markdown(sheet: Sheet, note: str, label: str) -> str:
+    del label
+    marks = {SURE: "**{}**", NEAR: "*{}*", "": "{}"}
+    lines = [[_cell(cell, marks) for cell in line] for line in sheet.lines]
+    return f"{markdown_table(sheet.head, lines, numbers=True)}\n\n{note}."
 
 
-def _in_math(cell: str) -> str:
-    """Return a number as LaTeX sets it; a value that is not there is a dash."""
-    if not cell.strip("-+"):
-        return "--" if cell else ""
-    power = re.sub(r"e([+-])0*(\d+)", lambda e: rf" \cdot 10^{{{e[1].strip('+')}{e[2]}}}", cell)
-    return f"${power.replace('±', chr(92) + 'pm')}$"
-
-
-def _escaped(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(special.get(sign, f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)
+def _as_csv(sheet: Sheet, note: str, label: str) -> str:
+    """Return numbers in full: for each column mean, half of the interval, and mark."""
+    del note, label
+    words, text = sheet.words, io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    numbers = [f"{title}{end}" for title in sheet.head[words:] for end in ("", " ± 95 %", " mark")]
+    writer.writerow([*sheet.head[:words], *numbers])
+    for line in sheet.lines:
+        cells: list[str] = []
+        for cell in line[words:]:
+            known = isinstance(cell, Number)
+            values = (cell.mean, cell.half) if known else (float("nan"), float("nan"))
+            cells += [repr(float(value)) if isfinite(value) else "" for value in values]
+            cells.append(cell.mark if known else "")
+        writer.writerow([*line[:words], *cells])
+    return text.getvalue().rstrip("\n")
 
 
 FORMATS = {
-    "text": Form({"winner": "{} *", "tied": "{} ~", "": "{}  "}, "* best", ", ~ tied with it",
-                 _as_text, ""),
-    "markdown": Form({"winner": "**{}**", "tied": "*{}*", "": "{}"}, "Bold: best",
-                     "; italics: tied with it", _as_markdown, "\n"),
-    "latex": Form({"winner": "\\mathbf{{{}}}", "tied": "\\underline{{{}}}", "": "{}"}, "bold: best",
-                  "; underlined: tied with it", _as_latex, "% "),
-}  # fmt: skip
+    "text": Form("* surely best", "~ not told apart from the best", text_of, ""),
+    "markdown": Form(
+        "Bold: surely best", "italics: not told apart from the best", _as_markdown, "\n"
+    ),
+    "csv": Form("", "", _as_csv, ""),
+    "latex": Form("Bold: surely best", "†: not told apart from the best", latex_table, "% "),
+}
 """Name -> how a comparison is written."""
+
+
+def form_of(form: str) -> Form:
+    """Return a format by its name; refuse another with the nearest."""
+    require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
+    return FORMATS[form]
 
 
 def render(
@@ -103,156 +107,115 @@ def render(
     notes: Sequence[str] = (),
     arms: Mapping[str, Arm] | None = None,
     width: int | None = None,
+    label: str = "comparison",
 ) -> str:
     """Return a comparison with a line per arm, and a line below for each note.
 
-    With `arms` (what each arm is) LaTeX has a column for the algorithm and one for each axis. Text
-    that is wider than `width` has a table per metric, and notes that are folded.
+    With `arms` (what each arm is) LaTeX and CSV have a column for the algorithm and one for each
+    axis. Text that is wider than `width` has a table per metric, and notes that are folded.
     """
-    way = _form(form)
-    note = f"{way.best}{_ties([found], way)}; {_note(found)}"
-    sheet = _sheet(found, form, arms or {})
+    way = form_of(form)
+    note = f"{marks_note([found], way)}; {_note(found)}"
+    sheet = _sheet(found, arms or {} if form in ("latex", "csv") else {})
+    if form == "csv":
+        return way.write(sheet, note, label)
+    aside = [objective_text(found.objectives), told(found.tuned)]
+    if form == "latex":  # what does not belong into a caption stands in comments
+        notes = [*filter(None, aside), *notes]
+    else:
+        note = "; ".join(filter(None, [note, *aside]))
     if form != "text" or width is None:
-        return "\n".join([way.write(sheet, note), *(f"{way.note}{line}" for line in notes)])
-    text = way.write(sheet, "").rstrip()
+        return "\n".join([way.write(sheet, note, label), *(f"{way.note}{line}" for line in notes)])
+    text = text_of(sheet).rstrip()
     if max(map(len, text.split("\n"))) > width:
-        alone = (_sheet(found._replace(metrics=[metric]), form, {}) for metric in found.metrics)
-        text = "\n\n".join(way.write(each, "").rstrip() for each in alone)
+        alone = (_sheet(found._replace(metrics=[metric]), {}) for metric in found.metrics)
+        text = "\n\n".join(text_of(each).rstrip() for each in alone)
     folded = (textwrap.fill(line, width, subsequent_indent="  ") for line in (note, *notes))
     return "\n".join([text, "", *folded])
 
 
-def _sheet(found: ArmTable, form: str, arms: Mapping[str, Arm]) -> Sheet:
+def _sheet(found: ArmTable, arms: Mapping[str, Arm]) -> Sheet:
     """Return a line per arm: for each metric its mean and its difference from the reference."""
-    way = _form(form)
-    apart = arms if form == "latex" else {}
-    words, lines = _words(found.arms, apart)
+    words, lines = words_of(found.arms, arms)
     head = words
     for metric in found.metrics:
-        title = HEADINGS.get(metric, metric.replace("_", " "))
-        head = [*head, title, f"{title}: difference"]
+        head = [*head, title_of(metric), f"{title_of(metric)}: difference"]
         for line, arm in zip(lines, found.arms, strict=True):
-            line += [_shown(found, arm, metric, way), _difference(found, arm, metric)]
+            cell = found.cells[arm, metric]
+            line += [Number(cell.mean, cell.half, mark_of(found, arm, metric))]
+            own = arm == found.references[metric]
+            line += ["" if own else Number(cell.difference, cell.difference_half, "", signed=True)]
     return Sheet(head, lines, len(words))
 
 
-def pivoted(
-    arms: Mapping[str, Mapping[int, Run]],
-    known: Mapping[str, Arm],
-    axis: str,
-    metric: str,
-    form: str = "text",
-    at: tuple[str, float] | None = None,
-    bounds: Collection[str] = (),
-    width: int | None = None,
-) -> str:
-    """Return a metric with the values of an axis across, and a line for each of everything else.
-
-    Arms are ranked within each value of the axis; see `compare_arms` for the rest. Text that is
-    wider than `width` goes on in tables below, each with as many values as fit.
-    """
-    axes = list(dict.fromkeys(key for arm in known.values() for key in arm.settings))
-    require(
-        bool(axes) and all(name in known for name in arms),
-        "--pivot is for sweeps: a run folder has no axes; leave it out",
-    )
-    require(axis in axes, f"there is no axis '{axis}' in these arms; {nearest(axis, axes)}")
-    way, columns, rows = _form(form), {}, {}
-    for name in arms:
-        label, settings = known[name]
-        value = _plain(settings[axis]) if axis in settings else WITHOUT
-        columns.setdefault(value, []).append(name)
-        rest = {key: item for key, item in settings.items() if key != axis}
-        rows.setdefault((label, str(rest)), (Arm(label, rest), {}))[1][value] = name
-    columns = dict(sorted(columns.items(), key=lambda column: column[0] == WITHOUT))
-    tables = {
-        value: compare_arms({name: arms[name] for name in names}, [metric], at=at, bounds=bounds)
-        for value, names in columns.items()
-    }
-    kept = {str(index): row for index, (row, _) in enumerate(rows.values())}
-    words, lines = _words(list(kept), kept)
-    for line, (_, own) in zip(lines, rows.values(), strict=True):
-        line += [
-            _shown(tables[value], own[value], metric, way) if value in own else ""
-            for value in columns
-        ]
-    title = HEADINGS.get(metric, metric.replace("_", " "))
-    head = [*words, *(value if value == WITHOUT else f"{axis}={value}" for value in columns)]
-    counts = sorted({c.num_seeds for table in tables.values() for c in table.cells.values()})
-    seeds = "one seed" if counts == [1] else f"mean and 95 % interval over {_range(counts)} seeds"
-    note = f"{title}; {way.best} of each column{_ties([*tables.values()], way)}; {seeds}"
-    sheet = Sheet(head, lines, len(words))
-    if form != "text" or width is None:
-        return way.write(sheet, note)
-    folded = textwrap.fill(note, width, subsequent_indent="  ")
-    return "\n\n".join([*(_as_text(part, "").rstrip() for part in _parted(sheet, width)), folded])
+def title_of(metric: str) -> str:
+    """Return the heading of a metric."""
+    return HEADINGS.get(metric, metric.replace("_", " "))
 
 
-def _parted(sheet: Sheet, width: int) -> Iterator[Sheet]:
-    """Yield a sheet in parts that fit; each has all columns of words, and a number at least."""
-    words, first = sheet.words, sheet.words
-    while first < len(sheet.head):
-        for end in range(len(sheet.head), first, -1):
-            kept = [*range(words), *range(first, end)]
-            rows = [[row[place] for place in kept] for row in (sheet.head, *sheet.lines)]
-            part = Sheet(rows[0], rows[1:], words)
-            if end == first + 1 or max(map(len, _as_text(part, "").split("\n"))) <= width:
-                yield part
-                first = end
-                break
-
-
-def _form(form: str) -> Form:
-    require(form in FORMATS, f"there is no format '{form}'; {nearest(form, FORMATS)}")
-    return FORMATS[form]
-
-
-def _words(names: Sequence[str], known: Mapping[str, Arm]) -> tuple[list[str], list[list[str]]]:
+def words_of(
+    names: Sequence[str], known: Mapping[str, Arm]
+) -> tuple[list[str], list[list[str | Number]]]:
     """Return the headings and cells that say what each arm is: its name, or label and settings."""
     if not all(name in known for name in names):
         return ["arm"], [[name] for name in names]
     axes = list(dict.fromkeys(key for name in names for key in known[name].settings))
-    lines = [
-        [known[name].label, *(_plain(known[name].settings.get(axis, "")) for axis in axes)]
+    lines: list[list[str | Number]] = [
+        [known[name].label, *(plain_value(known[name].settings.get(axis, "")) for axis in axes)]
         for name in names
     ]
     return ["algorithm", *axes], lines
 
 
-def _plain(value: object) -> str:
+def plain_value(value: object) -> str:
+    """Return a setting's value as text."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _shown(found: ArmTable, arm: str, metric: str, way: Form) -> str:
+def mark_of(found: ArmTable, arm: str, metric: str) -> str:
+    """Return whether an arm is surely the best, not told apart from the best, or neither."""
     cell = found.cells[arm, metric]
-    rank = cell.rank if len(found.arms) > 1 else ""  # alone, nobody is best
-    return way.marks[rank].format(spread(cell.mean, cell.half))
+    ranked = [each for each in found.arms if each not in found.unranked]
+    if not cell.rank or len(ranked) < 2 or cell.num_seeds < 2:
+        return ""  # alone, or with one seed, nobody is surely best
+    ranks = [found.cells[each, metric].rank for each in ranked]
+    return NEAR if "tied" in ranks else SURE
 
 
-def _difference(found: ArmTable, arm: str, metric: str) -> str:
-    if arm == found.references[metric]:
-        return ""
-    cell = found.cells[arm, metric]
-    delta = spread(cell.difference, cell.difference_half)
-    return delta if delta.startswith("-") else f"+{delta}"
+def marks_note(tables: Sequence[ArmTable], way: Form) -> str:
+    """Return how the best are marked, or that one seed cannot find any."""
+    if all(cell.num_seeds < 2 for table in tables for cell in table.cells.values()):
+        return "one seed: no interval, and so no arm is marked as best"
+    marks = {mark_of(t, arm, metric) for t in tables for arm, metric in t.cells}
+    shown = [way.sure if SURE in marks else "", way.near if NEAR in marks else ""]
+    return ", ".join(filter(None, shown)) or "no arm is marked as best"
 
 
-def _ties(tables: Sequence[ArmTable], way: Form) -> str:
-    """Return how ties are marked, or that one seed cannot find any."""
-    alone = all(cell.num_seeds < 2 for table in tables for cell in table.cells.values())
-    return ", by one seed: run more to see what is chance" if alone else way.tied
+def seeds_note(tables: Sequence[ArmTable]) -> str:
+    """Return over how many seeds the means are."""
+    counts = sorted({cell.num_seeds for table in tables for cell in table.cells.values()})
+    if counts == [1]:
+        return "one seed"
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"mean and 95 % interval over {seeds} seeds"
 
 
 def _note(found: ArmTable) -> str:
-    counts = sorted({cell.num_seeds for cell in found.cells.values()})
     from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
-    what = objective_text(found.objectives)
-    mean = "" if counts == [1] else f"mean and 95 % interval over {_range(counts)} seeds"
+    mean = seeds_note([found])
     paired = f"differences paired by seed, from {from_}"
     apart = ", ".join(f"{arm} ({why})" for arm, why in found.unranked.items())
     left = f"not ranked: {apart}" if apart else ""
-    return "; ".join(filter(None, (what, mean, paired, left, told(found.tuned))))
+    return "; ".join(filter(None, (mean, paired, left, _own_seeds(found))))
 
 
-def _range(counts: Sequence[int]) -> str:
-    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+def _own_seeds(found: ArmTable) -> str:
+    """Return whose means are over other seeds than those of the arms that are ranked."""
+    ranked = {arm: found.cells[arm, metric].num_seeds for arm, metric in found.cells
+              if arm not in found.unranked}  # fmt: skip
+    shared = set(ranked.values())
+    other = dict.fromkeys(
+        arm for arm, metric in found.cells
+        if arm in found.unranked and found.cells[arm, metric].num_seeds not in shared
+    )  # fmt: skip
+    return f"over its own seeds, not the common ones: {', '.join(other)}" if other else ""

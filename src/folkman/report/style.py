@@ -1,4 +1,4 @@
-"""How figures are dressed: for the screen, or for the columns of a two-column paper.
+"""How figures are dressed: for a screen, light or dark, for slides, or for the columns of a paper.
 
     figure = dressed(STYLES["ieee"], lambda: draw_curves(runs, "bits", "test_accuracy"))
 
@@ -16,7 +16,7 @@ __all__ = ["STYLES", "Style", "caption", "dressed"]
 
 
 class Style(NamedTuple):
-    """Fonts, width in inches (None: as drawn), height as a share of it, and weight of lines."""
+    """Fonts and colours, width in inches (None: as drawn), height as a share of it, lines."""
 
     rc: Any  # matplotlib's settings
     width_in: float | None
@@ -24,6 +24,7 @@ class Style(NamedTuple):
     weight: float
     titled: bool
     kinds: tuple[str, ...]  # what is written unless a file name says otherwise
+    columns: int = 3  # panels side by side
 
 
 _TIMES = {
@@ -41,9 +42,21 @@ _TIMES = {
     "svg.fonttype": "path",  # a paper's figure looks the same without the font
 }
 
+_GROUND, _INK = "#14181d", "#e8ebef"
+_DARK = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "legend.facecolor"), _GROUND),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color"), _INK),
+    "ytick.color": _INK,
+    "grid.color": "#6b7683",
+}
+_LARGE = {"font.size": 17.0, "axes.linewidth": 1.2, "legend.frameon": False, "figure.dpi": 150.0}
+
 STYLES: dict[str, Style] = {
     "screen": Style({}, None, 0.7, 1.0, True, (".png", ".svg")),
-    "ieee": Style(_TIMES, 3.5, 0.68, 0.7, False, (".pdf", ".svg")),  # one column
+    "dark": Style(_DARK, None, 0.7, 1.0, True, (".png", ".svg")),
+    "slides": Style(_LARGE, 10.0, 0.54, 1.9, False, (".png", ".svg")),  # 16:9, with a headline
+    "paper": Style({**_TIMES, "font.size": 10.0}, 5.5, 0.62, 0.85, False, (".pdf", ".svg"), 2),
+    "ieee": Style(_TIMES, 3.5, 0.68, 0.7, False, (".pdf", ".svg"), 1),  # one column
     "ieee-wide": Style(_TIMES, 7.16, 0.42, 0.7, False, (".pdf", ".svg")),  # both columns
 }
 
@@ -54,16 +67,18 @@ def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
 
     with rc_context(dict(style.rc)):
         figure = draw()
-        if style.width_in is not None:
-            width_in, height_in = figure.get_size_inches()
+        width_in, height_in = figure.get_size_inches()
+        if style.width_in is not None and style.width_in != width_in:
             square = any(axes.get_aspect() == 1.0 for axes in figure.axes)
             share = height_in / width_in if square else style.height
             figure.set_size_inches(style.width_in, style.width_in * share)
+        panels = bool(figure.get_label())  # their titles stay: the note is taken already
         for axes in figure.axes:
             legend = axes.get_legend()
             for line in [*axes.lines, *(legend.get_lines() if legend else ())]:
                 line.set_linewidth(line.get_linewidth() * style.weight)
-            if not style.titled:
+                line.set_markersize(line.get_markersize() * max(1.0, style.weight))
+            if not (style.titled or panels):
                 figure.set_label(axes.get_title() or figure.get_label())
                 axes.set_title("")
         figure.canvas.draw()  # text takes its font now, while the style holds

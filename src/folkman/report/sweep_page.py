@@ -5,7 +5,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +17,13 @@ from folkman.record.tuned import Side
 from folkman.report import html
 from folkman.report.answer import answer
 from folkman.report.curves_page import best_first, curves_section, multiples_section
-from folkman.report.figures import COLOURS, STYLES, finish, name_ends, new_figure
+from folkman.report.figures import finish, name_ends, new_figure
 from folkman.report.network_page import MOST_SCENES, network_sections
 from folkman.report.networks import CHOSEN, bounds, network_names
 from folkman.report.palette import MOST_CURVES
+from folkman.report.points import Value, best_groups, paint_points, places_of
 from folkman.report.ranking import ranking_section
 from folkman.report.run_page import costs_table, headline, provenance_section, results_table
-from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, RATIO_FOR_LOG, half_width
 from folkman.report.tables import objective_text
 
 if TYPE_CHECKING:
@@ -196,40 +196,15 @@ def _caption(sweep: Sweep, axis: str, metric: str) -> str:
 def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     """Draw the last value of a metric against one axis: one curve per setting of everything else.
 
-    A setting of which some runs failed or diverged has a cross at the mean of the others, off the
-    curve. None where fewer than two settings of the axis have ended.
+    None where fewer than two settings of the axis have ended.
     """
     groups = _groups(sweep, axis, metric)
-    points = sorted(
-        {x for group in groups.values() for x in group}, key=lambda x: (isinstance(x, str), x)
-    )
-    if len(points) < 2:
+    places = places_of(groups)
+    if len(places.at) < 2:
         return None
-    numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in points)
-    place = {x: float(x) if numeric else index for index, x in enumerate(points)}
     figure, axes = new_figure(4.6, 3.2)
-    named = _best(groups, metric)
-    for name, group in sorted(groups.items(), key=lambda each: each[0] in named):
-        index = named.index(name) if name in named else None
-        look: Json = {"color": "0.75" if index is None else COLOURS[index]}
-        xs = [x for x in points if x in group and np.isfinite(group[x]).all()]
-        mean = [float(np.mean(group[x])) for x in xs]
-        at = [place[x] for x in xs]
-        if xs:
-            style = "-" if index is None else STYLES[index]
-            axes.plot(at, mean, linestyle=style, marker="o", markersize=3.5, linewidth=1.4,
-                      label="_" if index is None else name, **look)  # fmt: skip
-            half = [_half(group[x]) for x in xs]
-            axes.errorbar(at, mean, yerr=half, fmt="none", capsize=2.5, **look)
-        broken = {x: np.array(v)[np.isfinite(v)] for x, v in group.items() if x not in xs}
-        left = {place[x]: float(values.mean()) for x, values in broken.items() if values.size}
-        if left:
-            axes.plot([*left], [*left.values()], linestyle="none", marker="x", markersize=6,
-                      label="_" if xs or index is None else name, **look)  # fmt: skip
-    axes.set_xticks([place[x] for x in points], [str(x) for x in points])
-    if numeric and min(points) > 0 and max(points) / min(points) > RATIO_FOR_LOG:
-        axes.set_xscale("log")
-        axes.set_xticks([float(x) for x in points], [f"{x:g}" for x in points])
+    named = best_groups(groups, metric)
+    paint_points(axes, groups, {name: index for index, name in enumerate(named)}, places)
     rest = len(groups) - len(named)
     told = f"named: the best {len(named)} of {len(groups)}, grey: the others" if rest else ""
     finish(axes, axis, METRICS[metric], told)
@@ -237,21 +212,9 @@ def draw_response(sweep: Sweep, axis: str, metric: str) -> "Figure | None":
     return figure
 
 
-def _best(groups: Mapping[str, Mapping[Any, Sequence[float]]], metric: str) -> list[str]:
-    """Return the curves that have a colour and a name, in their order: the best where many are."""
-    sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
-
-    def least(name: str) -> float:
-        means = [sign * float(np.mean(values)) for values in groups[name].values()]
-        return min((mean for mean in means if np.isfinite(mean)), default=np.inf)
-
-    best = sorted(groups, key=least)[:MOST_CURVES]
-    return [name for name in groups if name in best]
-
-
-def _groups(sweep: Sweep, axis: str, metric: str) -> dict[str, dict[Any, list[float]]]:
+def _groups(sweep: Sweep, axis: str, metric: str) -> dict[str, dict[Value, list[float]]]:
     """Return the last values of a metric by curve and by place on the axis."""
-    groups: dict[str, dict[Any, list[float]]] = {}
+    groups: dict[str, dict[Value, list[float]]] = {}
     last = _last(sweep, metric)
     for job in sweep.jobs:
         settings, which = job.get("settings", {}), (job["arm"], job["seed"])
@@ -264,11 +227,6 @@ def _groups(sweep: Sweep, axis: str, metric: str) -> dict[str, dict[Any, list[fl
             x = x if isinstance(x, int | float | str) else json.dumps(x)
             groups.setdefault(name, {}).setdefault(x, []).append(last[which])
     return groups
-
-
-def _half(values: Sequence[float]) -> float:
-    """Return half of the interval of the mean; 0, and so no bar, for too few values."""
-    return float(half_width(values)) if len(values) >= FEWEST_FOR_AN_INTERVAL else 0.0
 
 
 def _curves(runs: Sequence[Run], networks: Mapping[str, str] | None) -> list[html.Section]:
