@@ -86,6 +86,8 @@ DEFAULTS = [
     (MODELS["linear"], {"intercept": False}),
     (MODELS["mlp"], {"hidden": (64,)}),
     (MODELS["cnn"], {"precision": "float32"}),
+    (MODELS["conv1d"], {"channels": (16, 32), "width": 5, "pool": 2}),
+    (MODELS["gru"], {"hidden": 32, "embedding": 0, "vocabulary": None}),
     (
         problem.make_problem,
         {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True}

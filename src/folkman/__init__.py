@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from folkman.problem.partition import PARTITIONS, split
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
+    from folkman.problem.sequences import conv1d, gru
     from folkman.radio import NETWORKS
     from folkman.radio.compressed import Compressed
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
@@ -133,6 +134,7 @@ _HOMES = {
     "folkman.problem.partition": "PARTITIONS split",
     "folkman.problem.problem": "Problem make_problem",
     "folkman.problem.projection": "PROJECTIONS",
+    "folkman.problem.sequences": "conv1d gru",
     "folkman.radio": "NETWORKS",
     "folkman.radio.compressed": "Compressed",
     "folkman.radio.delay": "constant ideal iid pipelined snapshot",
@@ -204,6 +206,7 @@ __all__ = [
     "compare",
     "compcga",
     "constant",
+    "conv1d",
     "dfedavgm",
     "dispfl",
     "dpsgd",
@@ -217,6 +220,7 @@ __all__ = [
     "fedopt",
     "fedprox",
     "fedsa",
+    "gru",
     "hierfavg",
     "ideal",
     "iid",
