@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         softmax,
         svm,
     )
+    from folkman.problem.modules import from_equinox, from_flax, from_jax
     from folkman.problem.partition import PARTITIONS, split
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
@@ -131,6 +132,7 @@ _HOMES = {
     "folkman.problem.field": "Field make_field",
     "folkman.problem.learnable": "Analysable Evaluation Learnable",
     "folkman.problem.models": "MODELS Model cnn linear logistic mlp quadratic softmax svm",
+    "folkman.problem.modules": "from_equinox from_flax from_jax",
     "folkman.problem.partition": "PARTITIONS split",
     "folkman.problem.problem": "Problem make_problem",
     "folkman.problem.projection": "PROJECTIONS",
@@ -220,6 +222,9 @@ __all__ = [
     "fedopt",
     "fedprox",
     "fedsa",
+    "from_equinox",
+    "from_flax",
+    "from_jax",
     "gru",
     "hierfavg",
     "ideal",

@@ -54,9 +54,9 @@ class DataSet(NamedTuple):
     """Samples and targets, ready for training."""
 
     name: str
-    x_train: NDArray[np.float32]  # (sample, ...): images keep (height, width, channel)
+    x_train: NDArray  # (sample, ...) float32, images (height, width, channel); int32 characters
     y_train: NDArray  # int32 labels, or float32 targets
-    x_test: NDArray[np.float32]
+    x_test: NDArray
     y_test: NDArray
     num_classes: int  # 0: regression
     group: NDArray[np.int64] | None = None  # the node each training sample was made for
