@@ -12,6 +12,7 @@ import pytest
 
 from folkman.problem import data, fetch, partition, smartwatch
 from folkman.problem.problem import make_problem
+from shell import folkman
 
 PERSONS, NUM_EXERCISES = 3, 7
 
@@ -149,6 +150,17 @@ def test_a_shortened_set_keeps_the_device_of_each_sample(small):
 def test_options_out_of_range_are_refused(small, options, said):
     with pytest.raises(ValueError, match=said):
         smartwatch.smartwatch(small[1], **options)
+
+
+def test_a_configuration_learns_with_one_node_for_each_person(small):
+    _, folder = small
+    settings = ["data.name=smartwatch", f"data.folder={folder}", "data.window=8", "nodes=3"]
+    settings += ["partition.name=by_device", "model.name=conv1d", "slots=3", "seeds=[0]", "batch=4"]
+    words = [word for each in settings for word in ("--set", each)]
+
+    done = folkman("run", *words, "--set", 'algorithm=[{name="dpsgd"}]', cwd=folder)
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_damaged_wheels_are_refused(small):

@@ -2,7 +2,8 @@
 
 `digits` comes with folkman; `mnist`, `cifar10` and `smartwatch` are read from a folder that
 `folkman data fetch` fills, and every array is checked against its SHA-256 on every load;
-`quadratic` and `gaussian` are drawn, with their exact optimum; `npz` is the user's own file.
+`quadratic` and `gaussian` are drawn, with their exact optimum; `npz` is the user's own file, as are
+`femnist`, `shakespeare` and `uci_har`, in the formats of their authors.
 Nothing here opens a connection or unpickles anything.
 
     quadratic   f(w; x, y) = 1/2 sum_k y_k (w_k - x_k)^2,   optimum_k = sum y_k x_k / sum y_k
@@ -495,6 +496,9 @@ BUILDERS: Builders[DataSet] = Builders(
     {
         **{name: f"folkman.problem.data:{name}" for name in HERE},
         "smartwatch": "folkman.problem.smartwatch:smartwatch",
+        "femnist": "folkman.problem.leaf:femnist",
+        "shakespeare": "folkman.problem.leaf:shakespeare",
+        "uci_har": "folkman.problem.har:uci_har",
     }
 )
 """Builders by name."""
