@@ -165,6 +165,9 @@ def before(tmp_path_factory):
     own = {"x": ["to be or"] * 10, "y": ["n"] * 10}
     leaf = {"users": ["A", "B"], "num_samples": [10, 10], "user_data": {"A": own, "B": own}}
     (place / "lines.json").write_text(json.dumps(leaf))
+    pairs = [(tx, rx) for tx in range(4) for rx in range(4) if tx != rx]
+    rows = "".join(f"0,{tx},{rx},15\n" for tx, rx in pairs)
+    (place / "links.csv").write_text(f"time_s,tx,rx,snr_db\n{rows}")
     (place / "mine.toml").write_text(
         'nodes = 2\n[[algorithm]]\nname = "async_sharing"\nstep = 0.2\n'
     )
@@ -178,6 +181,7 @@ TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
     "tutorials/own-data.md": ("mine.npz", "lines.json"),
+    "tutorials/own-radio.md": ("links.csv",),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
 }
 """What must be there before a page's first command, because the page says so or another page makes

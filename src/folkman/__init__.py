@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from folkman.radio.compressed import Compressed
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
     from folkman.radio.delivery import Network
+    from folkman.radio.gains import gains
     from folkman.radio.loss import Lossy
     from folkman.radio.network import RadioNetwork
     from folkman.radio.over_air import over_air
@@ -141,6 +142,7 @@ _HOMES = {
     "folkman.radio.compressed": "Compressed",
     "folkman.radio.delay": "constant ideal iid pipelined snapshot",
     "folkman.radio.delivery": "Network",
+    "folkman.radio.gains": "gains",
     "folkman.radio.loss": "Lossy",
     "folkman.radio.network": "RadioNetwork",
     "folkman.radio.over_air": "over_air",
@@ -225,6 +227,7 @@ __all__ = [
     "from_equinox",
     "from_flax",
     "from_jax",
+    "gains",
     "gru",
     "hierfavg",
     "ideal",

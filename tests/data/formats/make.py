@@ -64,9 +64,23 @@ def har(rng):
     return parts
 
 
+def links():
+    """Return links between three nodes, as ns-3 may write them: node 2 walks away."""
+    lines = ["time_s,tx,rx,snr_db"]
+    for time in (0.0, 0.02, 0.04):
+        for tx, rx, near in ((0, 1, 1), (1, 0, 1), (0, 2, 0), (2, 0, 0), (1, 2, 0), (2, 1, 0)):
+            lines.append(f"{time},{tx},{rx},{25.0 if near else 20.0 - 200 * time:g}")
+    return {"links.csv": "\n".join(lines) + "\n"}
+
+
 def samples():
     """Return all files: path below this folder -> text."""
-    return femnist(np.random.default_rng(1)) | shakespeare() | har(np.random.default_rng(2))
+    return {
+        **femnist(np.random.default_rng(1)),
+        **shakespeare(),
+        **har(np.random.default_rng(2)),
+        **links(),
+    }
 
 
 if __name__ == "__main__":
