@@ -57,6 +57,13 @@ DEFAULTS = [
     (NETWORKS["shared"], CHANNEL | BITS),
     (NETWORKS["over_air"], ON_AIR),
     (NETWORKS["radio"], TABLE_3),
+    (
+        NETWORKS["gains"],
+        {"nodes": None, "slot_s": 1.0, "fading": "none", "threshold_db": 0.0}
+        | {"allocation": "optimal", "period": "epoch", "bandwidth_hz": 10e6, "power_dbm": 30.0}
+        | {"noise_dbm_per_hz": -174.0, "bits_per_parameter": 16, "least_sinr_db": -20.0}
+        | {"schedule": "threshold", "message": "copy"},
+    ),
     (NETWORKS["trace"], BITS | {"message": "copy", "alike": False}),
     (replay.replay, BITS | {"message": "copy", "alike": False}),
     (replay.replay_rounds, BITS),
@@ -86,6 +93,8 @@ DEFAULTS = [
     (MODELS["linear"], {"intercept": False}),
     (MODELS["mlp"], {"hidden": (64,)}),
     (MODELS["cnn"], {"precision": "float32"}),
+    (MODELS["conv1d"], {"channels": (16, 32), "width": 5, "pool": 2}),
+    (MODELS["gru"], {"hidden": 32, "embedding": 0, "vocabulary": None}),
     (
         problem.make_problem,
         {"l2": 0.0, "batch": None, "dtype": "float32", "prepare": True}

@@ -41,6 +41,8 @@ PARSED_ONLY = {
     "folkman data fetch": (
         "downloads; run in tests/problem/test_fetch.py::test_canonical_archives_come_over_http"
     ),
+    "folkman run watch.toml": "needs what was fetched, and a minute; run in "
+    "tests/problem/test_smartwatch.py::test_a_configuration_learns_with_one_node_for_each_person",
     "folkman dash runs/first --host 0.0.0.0": "listens beyond this machine; the token is tested in "
     "tests/dash/test_app.py::test_the_token_is_traded_for_a_cookie_and_leaves_the_address",
     "folkman theory gap --model worst --plot": "takes half a minute; run in "
@@ -160,6 +162,12 @@ def before(tmp_path_factory):
         x_train=rng.normal(size=(60, 4)).astype(np.float32),
         y_train=rng.integers(0, 3, 60),
     )
+    own = {"x": ["to be or"] * 10, "y": ["n"] * 10}
+    leaf = {"users": ["A", "B"], "num_samples": [10, 10], "user_data": {"A": own, "B": own}}
+    (place / "lines.json").write_text(json.dumps(leaf))
+    pairs = [(tx, rx) for tx in range(4) for rx in range(4) if tx != rx]
+    rows = "".join(f"0,{tx},{rx},15\n" for tx, rx in pairs)
+    (place / "links.csv").write_text(f"time_s,tx,rx,snr_db\n{rows}")
     (place / "mine.toml").write_text(
         'nodes = 2\n[[algorithm]]\nname = "async_sharing"\nstep = 0.2\n'
     )
@@ -172,7 +180,8 @@ def before(tmp_path_factory):
 TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
-    "tutorials/own-data.md": ("mine.npz",),
+    "tutorials/own-data.md": ("mine.npz", "lines.json"),
+    "tutorials/own-radio.md": ("links.csv",),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
 }
 """What must be there before a page's first command, because the page says so or another page makes

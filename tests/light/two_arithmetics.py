@@ -63,7 +63,8 @@ PEERS = {
 }
 """Methods between peers that a node runs under both: name -> (method, options)."""
 
-MODELS = ("softmax", "mlp")
+MODELS = {"softmax": {}, "mlp": {"hidden": (4,)}}
+MODELS |= {"conv1d": {"channels": (3,), "width": 2}, "gru": {"hidden": 3}}
 
 
 class Refusal:
@@ -90,7 +91,7 @@ def problem_of(node, name, batch, sampling):
     from folkman.problem.by_hand import make_hand_problem
     from folkman.problem.models import MODELS as BUILDERS
 
-    model = BUILDERS[name]((FEATURES,), CLASSES, **({"hidden": (4,)} if name == "mlp" else {}))
+    model = BUILDERS[name]((FEATURES,), CLASSES, **MODELS[name])
     options = {"batch": batch, "l2": 0.01, "seed": 5, "sampling": sampling}
     if chosen().name == "numpy":
         return make_hand_problem(data_of(node), model, [np.arange(SAMPLES)], **options)

@@ -171,7 +171,7 @@ def test_wrong_settings_are_refused(options, complaint):
 @pytest.mark.parametrize(
     ("data", "models"),
     [
-        ("digits", {"softmax", "mlp", "cnn", "logistic", "svm", "linear"}),
+        ("digits", {"softmax", "mlp", "cnn", "conv1d", "gru", "logistic", "svm", "linear"}),
         ("quadratic", {"quadratic"}),
         ("gaussian", {"linear"}),
     ],
@@ -181,6 +181,7 @@ def test_a_model_takes_the_targets_that_its_loss_is_of_and_no_others(data, model
     samples = load(data)
     for name in MODELS:
         sample = (8, 8, 1) if name == "cnn" else samples.x_train.shape[1:]
+        sample = (8, 8) if name in ("conv1d", "gru") else sample
         model = MODELS[name](sample, max(samples.num_classes, 2))
         if name in models:
             assert make_problem(samples, model, 2).model == model

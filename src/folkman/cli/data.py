@@ -31,7 +31,9 @@ def list_command(folder: Folder = None) -> None:
 
 @data_app.command(name="fetch")
 def fetch_command(
-    names: Annotated[list[str], typer.Argument(help="Data sets to fetch: mnist, cifar10.")],
+    names: Annotated[
+        list[str], typer.Argument(help="Data sets to fetch: mnist, cifar10, smartwatch.")
+    ],
     folder: Folder = None,
     source: Annotated[
         list[str] | None,

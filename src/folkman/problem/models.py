@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from folkman.arrays import Array, Float, jax, jnp
+from folkman.builders import Builders
 from folkman.checks import require
 
 if TYPE_CHECKING:
@@ -334,18 +335,17 @@ def check_targets(data: "DataSet", model: Model) -> None:
         )
         raise ValueError(
             f"this model's loss expects {kind} as targets, '{data.name}' has {came}; "
-            "labels go with softmax, mlp, cnn, logistic and svm, numbers with linear, the "
-            "quadratic data with quadratic"
+            "labels go with softmax, mlp, cnn, conv1d, gru, logistic and svm, numbers with linear, "
+            "the quadratic data with quadratic"
         )
 
 
-MODELS: dict[str, Callable[..., Model]] = {
-    "quadratic": quadratic,
-    "linear": linear,
-    "logistic": logistic,
-    "svm": svm,
-    "softmax": softmax,
-    "mlp": mlp,
-    "cnn": cnn,
-}
+HERE = ("quadratic", "linear", "logistic", "svm", "softmax", "mlp", "cnn")
+MODELS: Builders[Model] = Builders(
+    {
+        **{name: f"folkman.problem.models:{name}" for name in HERE},
+        "conv1d": "folkman.problem.sequences:conv1d",
+        "gru": "folkman.problem.sequences:gru",
+    }
+)
 """Builders by name: (sample shape, number of classes, *, options) -> Model."""

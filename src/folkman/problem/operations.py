@@ -39,12 +39,14 @@ def forward_operations(problem: Learnable) -> float:
     if not isinstance(problem, Problem):
         return 2.0 * problem.dim
     sample = problem.x.shape[problem.count.ndim + 1 :]
-    return max(_of_model(problem.model, sample, problem.dim), 2.0 * problem.dim)
+    kind = "float32" if np.issubdtype(problem.x.dtype, np.floating) else "int32"
+    return max(_of_model(problem.model, sample, problem.dim, kind), 2.0 * problem.dim)
 
 
 @cache
-def _of_model(model: Model, sample: tuple[int, ...], dim: int) -> float:
-    shapes = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((dim,), (1, *sample)))
+def _of_model(model: Model, sample: tuple[int, ...], dim: int, kind: str = "float32") -> float:
+    typed = (((dim,), "float32"), ((1, *sample), kind))
+    shapes = (jax.ShapeDtypeStruct(shape, np.dtype(name)) for shape, name in typed)
     return _of_program(jax.make_jaxpr(model.network.scores)(*shapes).jaxpr)
 
 

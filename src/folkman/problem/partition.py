@@ -12,7 +12,8 @@ idx [1, and its code]:
                            fewest samples so far, the lowest on ties
 
 `dirichlet` is the label skew of [2], `shards` that of [3]; `given` takes the nodes from the data
-itself. A node left without samples is an error, never a silent empty array.
+itself, and `by_device` takes one node for each device, person or user that the data come from. A
+node left without samples is an error, never a silent empty array.
 
 [1] Wang et al. Adaptive Federated Learning in Resource Constrained Edge Computing Systems.
     JSAC 2019. arXiv:1804.05271
@@ -33,7 +34,16 @@ from folkman.checks import pick, require
 from folkman.keys import Stream
 from folkman.problem.data import DataSet
 
-__all__ = ["PARTITIONS", "check_samples", "dirichlet", "everything", "given", "half", "iid"]
+__all__ = [
+    "PARTITIONS",
+    "by_device",
+    "check_samples",
+    "dirichlet",
+    "everything",
+    "given",
+    "half",
+    "iid",
+]
 __all__ += ["label_counts", "shards", "sorted_labels", "split", "take"]
 
 Labels = NDArray
@@ -146,6 +156,21 @@ def given(group: Labels, nodes: int | None = None) -> Parts:
     return _by_node(np.asarray(group), nodes, "given")
 
 
+def by_device(group: Labels, nodes: int) -> Parts:
+    """Give each node the samples of one device: the natural partition of data that name theirs.
+
+    >>> [part.tolist() for part in by_device(np.array([7, 3, 7]), nodes=2)]
+    [[1], [0, 2]]
+    """
+    devices, node = np.unique(group, return_inverse=True)
+    require(
+        len(devices) == nodes,
+        f"by_device: expected one node for each of the {len(devices)} devices in the data, got "
+        f"{nodes} nodes; set nodes = {len(devices)}, or load fewer devices",
+    )
+    return _by_node(node, nodes, "by_device")
+
+
 def take(
     indices: Sequence[NDArray[np.int64]], *, total: int | None = None, per_node: int | None = None
 ) -> Parts:
@@ -186,6 +211,7 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
     "dirichlet": dirichlet,
     "shards": shards,
     "given": given,
+    "by_device": by_device,
 }
 
 
@@ -204,10 +230,10 @@ def split(
     `options` are those of the partition's function.
     """
     builder = pick(PARTITIONS, kind)
-    if builder is given:
+    if builder in (given, by_device):
         require(
             group is not None,
-            "given: expected data that names its nodes, got no group; use another partition",
+            f"{kind}: expected data that names its nodes, got no group; use another partition",
         )
         labels = np.asarray(group)
     return take(builder(labels, nodes, **options), total=total, per_node=per_node)

@@ -14,6 +14,7 @@ NETWORKS: Builders[Network] = Builders(
         "shared": "folkman.radio.shared:shared",
         "over_air": "folkman.radio.over_air:over_air",
         "radio": "folkman.radio.network:RadioNetwork",
+        "gains": "folkman.radio.gains:gains",
         "trace": "folkman.radio.replay:from_file",
     }
 )
