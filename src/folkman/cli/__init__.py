@@ -26,6 +26,8 @@ COMMANDS: Builders[None] = Builders(
         "plot": "folkman.cli.look:plot",
         "report": "folkman.cli.look:report",
         "dash": "folkman.cli.look:dash",
+        "predict": "folkman.cli.deploy:predict",
+        "export": "folkman.cli.deploy:export",
         "sweep": "folkman.cli.sweep:sweep",
         "compare": "folkman.cli.sweep:compare",
         "tune": "folkman.cli.tune:tune",
