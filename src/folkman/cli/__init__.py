@@ -21,6 +21,7 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS: Builders[None] = Builders(
     {
         "demo": "folkman.cli.demo:demo",
+        "init": "folkman.cli.init:init",
         "run": "folkman.cli.run:run",
         "ls": "folkman.cli.run:list_command",
         "plot": "folkman.cli.look:plot",
@@ -46,6 +47,7 @@ COMMANDS: Builders[None] = Builders(
         "replay": "folkman.cli.node:replay",
         "simulate-node": "folkman.cli.world:simulate_node",
         "world": "folkman.cli.world:world",
+        "schema": "folkman.cli.schema:schema",
         "data": "folkman.cli.data:data_app",
         "theory": "folkman.cli.theory:theory_app",
         "certs": "folkman.cli.certs:certs_app",
