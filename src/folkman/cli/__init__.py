@@ -48,6 +48,7 @@ COMMANDS: Builders[None] = Builders(
         "simulate-node": "folkman.cli.world:simulate_node",
         "world": "folkman.cli.world:world",
         "schema": "folkman.cli.schema:schema",
+        "doctor": "folkman.cli.doctor:doctor",
         "data": "folkman.cli.data:data_app",
         "theory": "folkman.cli.theory:theory_app",
         "certs": "folkman.cli.certs:certs_app",
@@ -118,7 +119,6 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich would double the time that it takes to appear
     help=(
