@@ -2,6 +2,7 @@
 
 import importlib.util
 from dataclasses import dataclass
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,17 @@ from folkman.deploy.export import export
 from folkman.deploy.predict import predict
 from folkman.deploy.trained import Trained, trained_of_run
 from folkman.problem import layers, models
-from folkman.problem.layers import Affine, Convolve, Flatten, MaxPool, Relu
+from folkman.problem.layers import (
+    Affine,
+    Convolve,
+    Embed,
+    Flatten,
+    MaxPool,
+    Mean,
+    Recur,
+    Relu,
+    Reshape,
+)
 from folkman.problem.models import Fitted, Layout
 from folkman.record.run import Run
 
@@ -61,12 +72,90 @@ class Waves:
         return lax.conv_general_dilated(x, kernel, (1,), "SAME", dimension_numbers=numbers)
 
 
+@dataclass(frozen=True)
+class Spoken:
+    """Whole numbers over time, each with a vector, through a gated recurrent unit."""
+
+    vocabulary: int = 6
+    inputs: int = 3
+    hidden: int = 4
+
+    @property
+    def layout(self):
+        gates = 3 * self.hidden
+        given = (("u", (self.inputs, gates)), ("a", (gates,)))
+        state = (("v", (self.hidden, gates)), ("b", (gates,)))
+        last = (("kernel", (self.hidden, 2)), ("bias", (2,)))
+        return Layout((("table", (self.vocabulary, self.inputs)), *given, *state, *last))
+
+    @property
+    def layers(self):
+        return (Embed("table"), Recur("u", "a", "v", "b"), Affine("kernel", "bias"))
+
+    def init(self, key):
+        del key
+        return jnp.zeros(self.layout.size)
+
+    def prepare(self, x):
+        return x
+
+    def scores(self, w, x):
+        t = self.layout.unflatten(w)
+        return self._last_state(t, t["table"][x.astype(int)]) @ t["kernel"] + t["bias"][None]
+
+    def _last_state(self, t, x):
+        h = jnp.zeros((len(x), self.hidden))
+        for at in range(x.shape[1]):  # as Cho et al. write it, gate by gate
+            driven, own = (x[:, at] @ t["u"] + t["a"][None], h @ t["v"] + t["b"][None])
+            (r0, z0, n0), (r1, z1, n1) = jnp.split(driven, 3, axis=1), jnp.split(own, 3, axis=1)
+            r, z = 1 / (1 + jnp.exp(-r0 - r1)), 1 / (1 + jnp.exp(-z0 - z1))
+            h = (1 - z) * jnp.tanh(n0 + r * n1) + z * h
+        return h
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """One number a step of time: reshaped, convolved, pooled with a rest, averaged over time."""
+
+    time: int = 7
+
+    @property
+    def layout(self):
+        return Layout((("c", (3, 1, 4)), ("b", (4,)), ("kernel", (4, 2)), ("bias", (2,))))
+
+    @property
+    def layers(self):
+        over_time = (Reshape((self.time, 1)), Convolve("c", "b"), MaxPool(2), Relu(), Mean())
+        return (*over_time, Affine("kernel", "bias"))
+
+    def init(self, key):
+        del key
+        return jnp.zeros(self.layout.size)
+
+    def prepare(self, x):
+        return x
+
+    def scores(self, w, x):
+        t = self.layout.unflatten(w)
+        padded = jnp.pad(x, ((0, 0), (1, 1)))
+        taps = jnp.stack([padded[:, k : k + self.time] for k in range(3)], axis=-1)
+        h = taps @ t["c"][:, 0] + t["b"][None, None]
+        whole = self.time // 2 * 2
+        h = jax.nn.relu(h[:, :whole].reshape(len(x), -1, 2, 4).max(axis=2))
+        return h.mean(axis=1) @ t["kernel"] + t["bias"][None]
+
+
+OWN = {"waves": (Waves(), (12, 3)), "spoken": (Spoken(), (5,)), "pulse": (Pulse(), (7,))}
+"""Networks with the layers that no model of dense layers or images has, and their samples."""
+
+
 def made(name):
     """Return a model of a name with drawn parameters."""
-    sample, classes = {"cnn": ((8, 8, 3), 10), "waves": ((12, 3), 2)}.get(name, ((4, 4, 1), 10))
+    sample, classes = ((8, 8, 3) if name == "cnn" else (4, 4, 1)), 10
     options = {"hidden": (7, 5)} if name == "mlp" else {}
-    if name == "waves":
-        model = models.Model(Waves(), models.CROSS_ENTROPY)
+    if name in OWN:
+        network, sample = OWN[name]
+        model, classes = models.Model(network, models.CROSS_ENTROPY), 2
     else:
         builder = "linear" if name == "intercept" else name
         options = {"intercept": True} if name == "intercept" else options
@@ -77,6 +166,8 @@ def made(name):
 
 
 def samples(trained, count=9):
+    if isinstance(trained.fitted.model.network, Spoken):
+        return np.random.default_rng(4).integers(0, 6, (count, 5)).astype(np.float32)
     return np.random.default_rng(4).normal(size=(count, *trained.fitted.sample)).astype(np.float32)
 
 
@@ -85,7 +176,7 @@ def written(trained, to, folder):
     return export(run, to, folder / {"onnx": "model.onnx", "torch": "model.pt"}[to])
 
 
-NAMES = ["softmax", "mlp", "cnn", "logistic", "svm", "linear", "intercept", "waves"]
+NAMES = ["softmax", "mlp", "cnn", "logistic", "svm", "linear", "intercept", *OWN]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -129,7 +220,7 @@ def test_pytorch_gives_the_scores_of_the_network_by_the_module_that_is_written(n
 
 
 def test_every_kind_of_layer_has_both_writers():
-    kinds = set(layers.Layer.__args__)
+    kinds = set(get_args(layers.Layer))
 
     assert set(onnx_file.WRITERS) == kinds
     assert set(torch_file.WRITERS) == kinds
@@ -137,7 +228,8 @@ def test_every_kind_of_layer_has_both_writers():
 
 def test_every_built_in_network_but_the_quadratic_says_its_layers():
     for name, build in models.MODELS.items():
-        network = build((4, 4, 1), 10).network
+        sample = (12, 3) if name in ("conv1d", "gru") else (4, 4, 1)
+        network = build(sample, 10).network
         assert isinstance(network, layers.Layered) == (name != "quadratic"), name
 
 

@@ -71,12 +71,11 @@ def _check_target(target: Path, to: str) -> None:
 def _layers(found: Trained) -> tuple[Layer, ...]:
     network = found.fitted.model.network
     kind = type(network).__name__
-    own = not type(network).__module__.startswith("folkman.")
     remedy = (
-        f"predict with `folkman predict`, or give {kind} a property `layers` "
+        "it predicts nothing"
+        if found.fitted.model.head.targets == "curvatures"
+        else f"predict with `folkman predict`, or give {kind} a property `layers` "
         "(folkman.problem.layers)"
-        if own
-        else "it predicts nothing"
     )
     require(
         isinstance(network, Layered),

@@ -16,10 +16,14 @@ from folkman.deploy.trained import Trained
 from folkman.problem.layers import (
     Affine,
     Convolve,
+    Embed,
     Flatten,
     Layer,
     MaxPool,
+    Mean,
+    Recur,
     Relu,
+    Reshape,
     ResponseNorm,
 )
 from folkman.problem.models import CROSS_ENTROPY, LOGISTIC
@@ -100,8 +104,62 @@ def _response_norm(graph: Graph, layer: ResponseNorm) -> None:
     graph.add("LRN", size=size, alpha=layer.scale * size, beta=0.75, bias=1.0)
 
 
+def _reshape(graph: Graph, layer: Reshape) -> None:
+    graph.turn(channels_first=False)
+    shape = np.array([-1, *layer.shape], np.int64)
+    graph.add("Reshape", graph.constant(f"shape{len(graph.nodes)}", shape))
+    graph.axes = len(layer.shape)
+
+
+def _mean(graph: Graph, _: Mean) -> None:
+    graph.turn(channels_first=False)
+    graph.add("ReduceMean", axes=list(range(1, graph.axes)), keepdims=0)
+    graph.axes = 1
+
+
+def _embed(graph: Graph, layer: Embed) -> None:
+    onnx = need("onnx", "folkman[export]")
+    whole, rows = f"{graph.last}/whole", f"{graph.last}/rows"
+    table = graph.constant(layer.table, graph.tensors[layer.table])
+    make = graph.helper.make_node
+    graph.nodes.append(make("Cast", [graph.last], [whole], to=onnx.TensorProto.INT64))
+    graph.nodes.append(make("Gather", [table, whole], [rows], axis=0))
+    graph.last, graph.axes = rows, 2
+
+
+def _recur(graph: Graph, layer: Recur) -> None:
+    """Write a GRU: ONNX has the gates in the order z, r, n, and its kernels transposed."""
+
+    def turned(name: str) -> NDArray:
+        r, z, n = np.split(graph.tensors[name], 3, axis=-1)
+        return np.concatenate([z, r, n], axis=-1)
+
+    given, hidden = turned(layer.input_kernel).T[None], turned(layer.hidden_kernel).T[None]
+    biases = np.concatenate([turned(layer.input_bias), turned(layer.hidden_bias)])[None]
+    names = [
+        graph.constant(layer.input_kernel, given),
+        graph.constant(layer.hidden_kernel, hidden),
+        graph.constant(f"{layer.input_bias}+{layer.hidden_bias}", biases),
+    ]
+    graph.add("Transpose", perm=[1, 0, 2])  # ONNX has time first
+    last, states = f"{graph.last}/last", f"{graph.last}/all"
+    graph.nodes.append(
+        graph.helper.make_node(
+            *("GRU", [graph.last, *names], [states, last]),
+            hidden_size=hidden.shape[2],
+            linear_before_reset=1,
+        )
+    )
+    graph.last, graph.axes = last, 1
+    graph.add("Squeeze", graph.constant("first axis", np.array([0], np.int64)))
+
+
 WRITERS: dict[type, Callable[[Graph, Any], None]] = {
     Flatten: _flatten,
+    Reshape: _reshape,
+    Mean: _mean,
+    Embed: _embed,
+    Recur: _recur,
     Affine: _affine,
     Relu: _relu,
     Convolve: _convolve,

@@ -20,10 +20,14 @@ from folkman.files import write_whole
 from folkman.problem.layers import (
     Affine,
     Convolve,
+    Embed,
     Flatten,
     Layer,
     MaxPool,
+    Mean,
+    Recur,
     Relu,
+    Reshape,
     ResponseNorm,
 )
 from folkman.record.json_file import write_text
@@ -103,8 +107,39 @@ def _response_norm(made: Sequence, layer: ResponseNorm) -> None:
     made.add(f"nn.LocalResponseNorm({size}, alpha={layer.scale * size!r}, beta=0.75, k=1.0)")
 
 
+def _reshape(made: Sequence, layer: Reshape) -> None:
+    made.turn(channels_first=False)
+    made.add(f"Reshape({', '.join(map(str, layer.shape))})")
+    made.axes = len(layer.shape)
+
+
+def _mean(made: Sequence, _: Mean) -> None:
+    made.turn(channels_first=False)
+    made.add(f"Mean({', '.join(map(str, range(1, made.axes)))})")
+    made.axes = 1
+
+
+def _embed(made: Sequence, layer: Embed) -> None:
+    table = made.tensors[layer.table]
+    made.add(f"Embed({table.shape[0]}, {table.shape[1]})", weight=table)
+    made.axes = 2
+
+
+def _recur(made: Sequence, layer: Recur) -> None:
+    given, hidden = (made.tensors[name].T for name in (layer.input_kernel, layer.hidden_kernel))
+    state = {"weight_ih_l0": given, "weight_hh_l0": hidden}
+    state |= {"bias_ih_l0": made.tensors[layer.input_bias]}
+    state |= {"bias_hh_l0": made.tensors[layer.hidden_bias]}
+    made.add(f"LastState({given.shape[1]}, {hidden.shape[1]}, batch_first=True)", **state)
+    made.axes = 1
+
+
 WRITERS: dict[type, Callable[[Sequence, Any], None]] = {
     Flatten: _flatten,
+    Reshape: _reshape,
+    Mean: _mean,
+    Embed: _embed,
+    Recur: _recur,
     Affine: _affine,
     Relu: _relu,
     Convolve: _convolve,
@@ -113,7 +148,8 @@ WRITERS: dict[type, Callable[[Sequence, Any], None]] = {
 }
 """How each kind of layer is written."""
 
-PERMUTE = '''
+HELPERS = {
+    "Permute": '''
 
 class Permute(nn.Module):
     """Reorders the axes: channels first for layers over space, last elsewhere."""
@@ -124,7 +160,49 @@ class Permute(nn.Module):
 
     def forward(self, x):
         return x.permute(self.order)
-'''
+''',
+    "Reshape": '''
+
+class Reshape(nn.Module):
+    """Gives each sample another shape."""
+
+    def __init__(self, *shape):
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x):
+        return x.reshape(len(x), *self.shape)
+''',
+    "Mean": '''
+
+class Mean(nn.Module):
+    """The mean over some axes."""
+
+    def __init__(self, *axes):
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x):
+        return x.mean(self.axes)
+''',
+    "Embed": '''
+
+class Embed(nn.Embedding):
+    """Rows of a table by numbers that may come as floats."""
+
+    def forward(self, x):
+        return super().forward(x.long())
+''',
+    "LastState": '''
+
+class LastState(nn.GRU):
+    """A gated recurrent unit of which the last state alone goes on."""
+
+    def forward(self, x):
+        return super().forward(x)[1][0]
+''',
+}
+"""Modules that PyTorch does not have, by name."""
 
 SOURCE = '''"""{title}
 
@@ -184,6 +262,10 @@ def _source(stem: str, trained: Trained, made: Sequence, notes: dict[str, str]) 
         notes=told.replace('"', "'").replace("\\", "/"),
         stem=stem,
         sample=", ".join(map(str, trained.fitted.sample)),
-        helpers=PERMUTE if any("Permute" in line for line in made.lines) else "",
+        helpers="".join(
+            source
+            for name, source in HELPERS.items()
+            if any(line.startswith(f"{name}(") for line in made.lines)
+        ),
         layers=",\n            ".join(made.lines),
     )

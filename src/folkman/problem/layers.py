@@ -10,7 +10,14 @@ A new kind of layer is a class here, one writer in `folkman.deploy.onnx_file` an
 
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["Affine", "Convolve", "Flatten", "Layer", "Layered", "MaxPool", "Relu", "ResponseNorm"]
+__all__ = ["Affine", "Convolve", "Embed", "Flatten", "Layer", "Layered", "MaxPool", "Mean"]
+__all__ += ["Recur", "Relu", "Reshape", "ResponseNorm"]
+
+
+class Reshape(NamedTuple):
+    """Each sample in another shape, its last axis running fastest."""
+
+    shape: tuple[int, ...]
 
 
 class Flatten(NamedTuple):
@@ -52,7 +59,34 @@ class ResponseNorm(NamedTuple):
     scale: float
 
 
-Layer: TypeAlias = Flatten | Affine | Relu | Convolve | MaxPool | ResponseNorm
+class Mean(NamedTuple):
+    """The mean over all axes but the first and the last: one number for each channel."""
+
+
+class Embed(NamedTuple):
+    """The row of a table (vocabulary, outputs) for each whole number of a sample (time,)."""
+
+    table: str
+
+
+class Recur(NamedTuple):
+    """The last state of a gated recurrent unit over samples (time, inputs), from zero.
+
+    Kernels are (inputs, 3 hidden) and (hidden, 3 hidden), with the gates r, z, n side by side:
+
+        r = s(x W_r + a_r + h U_r + b_r),   z = s(x W_z + a_z + h U_z + b_z)
+        n = tanh(x W_n + a_n + r (h U_n + b_n)),   h <- (1 - z) n + z h
+    """
+
+    input_kernel: str
+    input_bias: str
+    hidden_kernel: str
+    hidden_bias: str
+
+
+OverSpace: TypeAlias = Convolve | MaxPool | ResponseNorm | Mean
+OverTime: TypeAlias = Embed | Recur
+Layer: TypeAlias = Flatten | Reshape | Affine | Relu | OverSpace | OverTime
 
 
 @runtime_checkable
