@@ -11,10 +11,11 @@ SOURCE = Path(folkman.__file__).parent
 BASE = {"builders", "checks", "energy", "faults", "files", "keys", "machine", "units"}
 BASE |= {"arithmetic", "arrays", "light"}
 ROOMS = BASE | {"packing", "problem", "radio", "algorithm"}
-HOUSE = ROOMS | {"record", "config", "engine", "runtime", "theory", "report", "torch"}
+HOUSE = ROOMS | {"record", "config", "deploy", "engine", "runtime", "theory", "report", "torch"}
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
-    "record": BASE | {"report"},  # within the methods of a run alone: see the test below
+    # within the methods of a run alone: see the test below
+    "record": BASE | {"report", "deploy"},
     "problem": BASE,
     "packing": BASE,
     "radio": BASE | {"packing"},
@@ -23,6 +24,7 @@ MAY_IMPORT = {
     "engine": ROOMS | {"record"},
     "theory": ROOMS | {"record", "engine"},
     "config": ROOMS | {"record"},
+    "deploy": ROOMS | {"record", "config", "runtime"},
     "runtime": ROOMS | {"record", "config", "torch"},
     "report": BASE | {"record"},
     "dash": BASE | {"record", "report"},

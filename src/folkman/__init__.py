@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from folkman.algorithm.sgp import sgp
     from folkman.algorithm.swift import swift
     from folkman.algorithm.twafl import twafl
+    from folkman.deploy.export import export
+    from folkman.deploy.predict import Predictions
     from folkman.energy import Energy
     from folkman.engine.cells import simulate_cells
     from folkman.engine.compute_times import ComputeTimes
@@ -116,6 +118,8 @@ _HOMES = {
     ),
     "folkman.algorithm.method": "Number method",
     **{f"folkman.algorithm.{name}": name for name in _METHODS},
+    "folkman.deploy.export": "export",
+    "folkman.deploy.predict": "Predictions",
     "folkman.energy": "Energy",
     "folkman.engine.cells": "simulate_cells",
     "folkman.engine.compute_times": "ComputeTimes",
@@ -189,6 +193,7 @@ __all__ = [
     "Number",
     "Packing",
     "Place",
+    "Predictions",
     "Price",
     "Problem",
     "RadioNetwork",
@@ -216,6 +221,7 @@ __all__ = [
     "dpsgd",
     "draw_curves",
     "draw_labels",
+    "export",
     "fedap",
     "fedasync",
     "fedavg",

@@ -21,11 +21,14 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS: Builders[None] = Builders(
     {
         "demo": "folkman.cli.demo:demo",
+        "init": "folkman.cli.init:init",
         "run": "folkman.cli.run:run",
         "ls": "folkman.cli.run:list_command",
         "plot": "folkman.cli.look:plot",
         "report": "folkman.cli.look:report",
         "dash": "folkman.cli.look:dash",
+        "predict": "folkman.cli.deploy:predict",
+        "export": "folkman.cli.deploy:export",
         "sweep": "folkman.cli.sweep:sweep",
         "compare": "folkman.cli.sweep:compare",
         "tune": "folkman.cli.tune:tune",
@@ -44,6 +47,8 @@ COMMANDS: Builders[None] = Builders(
         "replay": "folkman.cli.node:replay",
         "simulate-node": "folkman.cli.world:simulate_node",
         "world": "folkman.cli.world:world",
+        "schema": "folkman.cli.schema:schema",
+        "doctor": "folkman.cli.doctor:doctor",
         "data": "folkman.cli.data:data_app",
         "theory": "folkman.cli.theory:theory_app",
         "certs": "folkman.cli.certs:certs_app",
@@ -116,7 +121,6 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich would double the time that it takes to appear
     help=(

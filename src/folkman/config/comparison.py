@@ -150,6 +150,7 @@ class Comparison(BaseModel):
     record_every: int = Field(10, ge=1)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
+    keep_nodes: bool = False
     stop_at: dict[str, float] | None = None
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
@@ -372,7 +373,7 @@ def _try_builders(comparison: Comparison) -> None:
 
 
 LATER: Json = {"sampling": "replacement", "objective": "samples", "stop_at": None, "tuned": None}
-LATER |= {"local_tests": None, "energy": asdict(Energy())}
+LATER |= {"local_tests": None, "energy": asdict(Energy()), "keep_nodes": False}
 """Keys that came later, each with the value that stands for what was done before.
 
 With that value they are not told, so that folders and stores of before are still those of the same

@@ -169,6 +169,7 @@ def simulate(  # noqa: PLR0913 - all but three by name
         mark = reached
     judge(run, problem)
     run.model, run.nodes = outcome(simulation, mark)
+    run.fitted = getattr(problem, "fitted", None)  # a guest has none
     run.timeline = join_timeline(simulation.medium, events) if recording.timeline else None
     return run
 

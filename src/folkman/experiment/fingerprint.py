@@ -1,8 +1,8 @@
 """A digest of objects that were built in Python: a folder is continued with the same ones only.
 
-Numbers, texts, arrays, containers and the fields of objects count by value; a function by its code,
-its defaults and the values that it closes over. Module globals and files that a function reads are
-not looked at.
+Numbers, texts, arrays, containers and the fields of objects count by value, but for fields that a
+data class leaves out of comparisons. A function counts by its code, its defaults and the values
+that it closes over. Module globals and files that a function reads are not looked at.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ def _parts(thing: object) -> Iterable[object]:
     if hasattr(thing, "__wrapped__"):  # a compiled function
         return (getattr(thing, "__wrapped__"),)  # noqa: B009 - no type has it
     if is_dataclass(thing):
-        return [getattr(thing, field.name) for field in fields(thing)]
+        return [getattr(thing, field.name) for field in fields(thing) if field.compare]
     return (getattr(thing, "__qualname__", ""), getattr(thing, "__dict__", {}))
 
 

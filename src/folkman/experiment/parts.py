@@ -31,18 +31,19 @@ from folkman.config.text import read
 from folkman.engine import checkpoint, simulate
 from folkman.engine.compute_times import ComputeTimes
 from folkman.engine.judge import judge
+from folkman.engine.metrics import node_models
 from folkman.engine.simulate import Clock, Mark, Recording, Simulation, Stretch
 from folkman.engine.slot import first
 from folkman.engine.travel import medium_of
 from folkman.experiment.frames import frame_of
 from folkman.experiment.trackers import Watch
-from folkman.files import save_tensors
 from folkman.problem.learnable import Learnable
 from folkman.problem.problem import Problem
 from folkman.radio import trace
 from folkman.radio.delivery import Network
 from folkman.record.folder import RunFolder
 from folkman.record.live import LiveWriter
+from folkman.record.model import StoredModel, save_model
 from folkman.record.run import DIVERGED, ENDED, RUNNING, Run
 from folkman.record.scene import MOST_FRAMES, Scene, join, load_scene, save_scene, take
 
@@ -62,6 +63,7 @@ class Part(NamedTuple):
     simulation: Simulation
     slots: int
     fingerprint: str
+    keep_nodes: bool = False  # also the last model of each node
 
 
 def comparison_of(folder: RunFolder) -> Comparison:
@@ -121,7 +123,8 @@ def parts(
         for table, (algorithm, network) in zip(comparison.algorithm, built, strict=True):
             run = Run(algorithm.name, table["label"], seed)
             simulation = Simulation(problem, network, algorithm, clock, recording, faults, energy)
-            yield Part(run, simulation, comparison.slots, fingerprint)
+            told = (comparison.slots, fingerprint, comparison.keep_nodes)
+            yield Part(run, simulation, *told)
 
 
 def make_all(wanted: Iterable[Part], folder: RunFolder, watch: Watch | None = None) -> list[Run]:
@@ -129,6 +132,7 @@ def make_all(wanted: Iterable[Part], folder: RunFolder, watch: Watch | None = No
     runs = []
     for part in wanted:
         folder.load_part(part.run, part.fingerprint)
+        part.run.folder = folder.root
         if part.run.status not in ENDED:
             make(part, folder, watch)
         runs.append(part.run)
@@ -138,7 +142,7 @@ def make_all(wanted: Iterable[Part], folder: RunFolder, watch: Watch | None = No
 
 def make(part: Part, folder: RunFolder, watch: Watch | None) -> None:
     """Run one part from its checkpoint, or from the start, to its end."""
-    run, simulation, slots, fingerprint = part
+    run, simulation, slots, fingerprint, _ = part
     folder.make_folders()
     place = folder.checkpoint(run)
     mark = simulate.start(simulation, run.seed)
@@ -198,11 +202,22 @@ def _save(part: Part, folder: RunFolder, mark: Mark) -> None:
 
 
 def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Stretch]) -> None:
-    """Write the last model as named tensors, and the timeline if it was kept."""
+    """Write the last model as named tensors, and the nodes' and the timeline if they are kept."""
     run, simulation = part.run, part.simulation
     run.model, run.nodes = simulate.outcome(simulation, mark)
-    tensors = simulation.problem.layout.unflatten(jax.numpy.asarray(run.model))
-    save_tensors(folder.model(run), {name: np.asarray(each) for name, each in tensors.items()})
+    problem = simulation.problem
+    run.fitted = getattr(problem, "fitted", None)  # a guest has none
+    noted = StoredModel({})
+    if isinstance(problem, Problem):
+        noted = StoredModel({}, problem.sample, problem.classes)
+    cut = problem.layout.unflatten(jax.numpy.asarray(run.model))
+    tensors = {name: np.asarray(each) for name, each in cut.items()}
+    save_model(folder.model(run), noted._replace(tensors=tensors))
+    if part.keep_nodes:
+        models = np.asarray(node_models(simulation, mark)[1])
+        each = [problem.layout.unflatten(model) for model in models]
+        stacked = {name: np.stack([one[name] for one in each]) for name in tensors}
+        save_model(folder.node_models(run), noted._replace(tensors=stacked))
     if simulation.recording.timeline and events:
         run.timeline = simulate.join_timeline(simulation.medium, events)
         place = folder.timeline(run)

@@ -267,6 +267,7 @@ def _job(prepared: PreparedTuning, method: Method, trial: Trial) -> Job:
     every = max(comparison.record_every, math.ceil(comparison.slots / RECORDS))
     changes = {"seeds": (prepared.seeds[seed],), "record_every": every, "tuned": None}
     changes |= {"evaluate_nodes": False, "keep_timelines": False, "stop_at": None}
+    changes |= {"keep_nodes": False}
     config = one.model_copy(update=changes)
     settings = dict(zip((axis.name for axis in method.axes), point, strict=True))
     arm = ", ".join([method.label, *(f"{name}={shown(value)}" for name, value in settings.items())])

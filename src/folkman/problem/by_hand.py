@@ -30,6 +30,7 @@ from folkman.problem.models import (
     LOGISTIC,
     SQUARE,
     Dense,
+    Fitted,
     Head,
     Layout,
     Model,
@@ -212,6 +213,11 @@ class HandProblem:
     def layout(self) -> Layout:
         """Return the names and shapes of the tensors in the flat vector."""
         return self.model.layout
+
+    @property
+    def fitted(self) -> Fitted:
+        """Return the model, and the samples that it is built for."""
+        return Fitted(self.model, self.x.shape[1:], 0)
 
     @property
     def count(self) -> Int[Array, " node"]:

@@ -15,8 +15,17 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from folkman.problem.blocks import block_scores, windows
+from folkman.problem.layers import (
+    Affine,
+    Convolve,
+    Flatten,
+    Layer,
+    MaxPool,
+    Relu,
+    ResponseNorm,
+)
 from folkman.problem.models import Layout, Precision
-from folkman.problem.normalisation import local_response_norm
+from folkman.problem.normalisation import RADIUS, SCALE, local_response_norm
 
 __all__ = ["CNN"]
 
@@ -61,6 +70,17 @@ class CNN:
                 ("dense1/kernel", (256, self.classes)),
                 ("dense1/bias", (self.classes,)),
             )
+        )
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the layers of `scores`, in order."""
+        norm = ResponseNorm(RADIUS, SCALE)
+        return (
+            *(Convolve("conv0/kernel", "conv0/bias"), Relu(), MaxPool(2), norm),
+            *(Convolve("conv1/kernel", "conv1/bias"), Relu(), norm, MaxPool(2)),
+            *(Flatten(), Affine("dense0/kernel", "dense0/bias"), Relu()),
+            Affine("dense1/kernel", "dense1/bias"),
         )
 
     def init(self, key: Array) -> Array:

@@ -21,13 +21,14 @@ import numpy as np
 from folkman.arrays import Array, Float, jax, jnp
 from folkman.builders import Builders
 from folkman.checks import require
+from folkman.problem.layers import Affine, Flatten, Layer, Relu
 
 if TYPE_CHECKING:
     from folkman.problem.data import DataSet
 
 __all__ = ["MODELS", "Model", "cnn", "linear", "logistic", "mlp", "quadratic", "softmax", "svm"]
 __all__ += ["CROSS_ENTROPY", "ENERGY", "HINGE", "LOGISTIC", "SQUARE", "Head"]
-__all__ += ["PRECISIONS", "Dense", "Layout", "Offset", "Precision", "ScoreNetwork"]
+__all__ += ["PRECISIONS", "Dense", "Fitted", "Layout", "Offset", "Precision", "ScoreNetwork"]
 __all__ += ["check_targets"]
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
@@ -147,6 +148,16 @@ class Dense:
             )  # drawn input by input
         return self.layout.flatten(tensors)
 
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the layers of `scores`, in order."""
+        found: list[Layer] = [Flatten()]
+        for layer in range(len(self.widths) - 1):
+            found += [Relu()] if layer else []
+            bias = f"bias{layer}" if self.bias else None
+            found.append(Affine(f"kernel{layer}", bias, outputs_first=True))
+        return tuple(found)
+
     def prepare(self, x: Array) -> Array:
         """Return the samples as they are."""
         return x
@@ -254,6 +265,14 @@ class Model:
     def hits(self, w: Array, x: Array, y: Array) -> Array | None:
         """Return whether each sample is predicted rightly, or None where that has no meaning."""
         return self.head.hits(self.network.scores(w, x), y) if self.head.hits else None
+
+
+class Fitted(NamedTuple):
+    """A model, and the samples that it is built for."""
+
+    model: Model
+    sample: tuple[int, ...]  # shape of a sample
+    classes: int  # 0: regression
 
 
 def quadratic(sample: tuple[int, ...], classes: int) -> Model:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-__all__ = ["SCALE", "band", "local_response_norm", "power"]
+__all__ = ["RADIUS", "SCALE", "band", "local_response_norm", "power"]
 
 RADIUS = 4
 SCALE = 0.001 / 9

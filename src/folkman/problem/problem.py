@@ -14,7 +14,7 @@ the longest node, and padding never enters a sum. How mini-batches are drawn is 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -29,7 +29,7 @@ from folkman.checks import pick, require
 from folkman.keys import Stream, make_key
 from folkman.problem.data import DataSet
 from folkman.problem.learnable import Evaluation
-from folkman.problem.models import MODELS, Layout, Model, check_targets
+from folkman.problem.models import MODELS, Fitted, Layout, Model, check_targets
 from folkman.problem.objective import Objective, shares, uneven_emphasis
 from folkman.problem.partition import check_samples, iid
 from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
@@ -59,7 +59,7 @@ PREPARED_SHARE = 0.25
         "emphasis",
         "local_weights",
     ],
-    meta_fields=["name", "model", "l2", "batch", "objective", "sampling"],
+    meta_fields=["name", "model", "l2", "batch", "objective", "sampling", "sample", "classes"],
 )
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -86,6 +86,9 @@ class Problem:
     emphasis: Float[Array, " node"] | None = None  # I alpha_i; None: all nodes count alike
     # what test samples count for each node where test sets were drawn; None: by the labels' shares
     local_weights: Float[Array, "node test"] | None = None
+    # what a model of these data is built from; follows from x and y, and decides nothing itself
+    sample: tuple[int, ...] = field(default=(), compare=False)  # shape of a sample, as it came
+    classes: int = field(default=0, compare=False)  # 0: regression
 
     @property
     def num_nodes(self) -> int:
@@ -101,6 +104,11 @@ class Problem:
     def layout(self) -> Layout:
         """Return the names and shapes of the tensors in the flat vector."""
         return self.model.layout
+
+    @property
+    def fitted(self) -> Fitted:
+        """Return the model, and the samples that it is built for."""
+        return Fitted(self.model, self.sample, self.classes)
 
     @property
     def called_from_python(self) -> bool:
@@ -392,6 +400,8 @@ def make_problem(  # noqa: PLR0913 - all but three by name
         sampling=sampling,
         emphasis=None if emphasis is None else jax.device_put(emphasis.astype(dtype)),
         local_weights=_drawn_tests(data, model, parts, local_tests, seed, dtype),
+        sample=data.x_train.shape[1:],
+        classes=data.num_classes,
     )
 
 

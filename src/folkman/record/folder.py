@@ -7,7 +7,8 @@
     summary.json         the last row of each run and whether its algorithm is tuned, as
                          `folkman run --json` prints it
     figures/             PNG and SVG
-    models/              the last model of each run, named tensors, safetensors
+    models/              the last model of each run, named tensors, safetensors; with `keep_nodes`
+                         also those of its nodes, with the node as the first axis
     timelines/           who held what when, if asked for
     parts/               the rows of each run, and the checkpoint of one that is not finished
     network/             where nodes were, how old copies, who was on the air: at most sixty frames
@@ -177,6 +178,10 @@ class RunFolder:
         """Return where the last model of a run stands."""
         return self.root / "models" / f"{slug(run.label, run.seed)}.safetensors"
 
+    def node_models(self, run: Run) -> Path:
+        """Return where the last models of the nodes of a run stand, if they are kept."""
+        return self.root / "models" / f"{slug(run.label, run.seed)}-nodes.safetensors"
+
     def timeline(self, run: Run) -> Path:
         """Return where the timeline of a run stands."""
         return self.root / "timelines" / f"{slug(run.label, run.seed)}.npz"
@@ -244,6 +249,7 @@ class RunFolder:
         told = (read_json(self.summary) or {}).get("runs", [])
         known_by = {(each.get("label"), each.get("seed")): each for each in told}
         for run in runs:
+            run.folder = self.root
             _note_end(run, known_by.get((run.label, run.seed), {}))
         return runs
 
@@ -270,7 +276,7 @@ class RunFolder:
         """Read one run as it stands now."""
         from folkman.record.live import read_live
 
-        run = Run(algorithm, label, seed, status=WAITING)
+        run = Run(algorithm, label, seed, status=WAITING, folder=self.root)
         found = self._read_part(run)
         if found is not None:
             rows, notes = found

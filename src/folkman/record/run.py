@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from folkman.deploy.predict import Predictions
     from folkman.record.json_file import Json, Table
     from folkman.record.scene import Scene
     from folkman.report.notebook import Animation, Drawing
@@ -117,6 +118,8 @@ class Run:
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None
     scene: "Scene | None" = None  # where nodes were and what was on the air, frame by frame
+    fitted: Any = None  # what computes with its model; `folkman.problem.models.Fitted`
+    folder: Path | None = None  # where it was written to or read from
 
     @property
     def head(self) -> "Json":
@@ -156,6 +159,16 @@ class Run:
         from folkman.report import notebook
 
         return notebook.to_pandas([self])
+
+    def predict(self, x: Any, node: int | None = None) -> "Predictions":
+        """Return what the last model says of samples x (n, ...): classes, or numbers.
+
+        `node` asks the model of one node, where the run folder kept it (`keep_nodes`).
+        """
+        from folkman.deploy.predict import predict
+        from folkman.deploy.trained import trained_of_run
+
+        return predict(trained_of_run(self, node), x)
 
     def animate(self, paint: str | None = None, frames: int = 30) -> "Animation":
         """Return the map of the network over time; `.save("map.gif")` writes it."""

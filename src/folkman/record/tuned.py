@@ -31,6 +31,7 @@ FOUND = (TUNED, AT_EDGE)
 since its budget or the option allowed no more."""
 
 BESIDE = ("name", "seeds", "record_every", "evaluate_nodes", "keep_timelines", "stop_at")
+BESIDE += ("keep_nodes",)
 """The keys of a configuration that change nothing of what a method meets."""
 
 LATER = {"network_momentum": 0.0, "weight_decay": 0.0, "clip_norm": 0.0}

@@ -1,0 +1,47 @@
+"""The command line of an installation: `folkman doctor`."""
+
+import sys
+
+from folkman.cli.checkup import ABSENT, OK, WARNING, WRONG, Finding, findings
+from folkman.cli.common import AsJson, columns, folded, print_json
+
+__all__ = ["doctor"]
+
+NAME_WIDTH, VERDICT_WIDTH = 21, 8
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Check this installation and machine: packages, extras, JAX, limits, cache, data, ports.
+
+    Each line has a verdict and, where something is missing, what to do. The exit code is 1 if
+    something is wrong; absent extras and warnings leave it 0.
+    """
+    found = findings()
+    counts = {
+        each: sum(one.verdict == each for one in found) for each in (OK, ABSENT, WARNING, WRONG)
+    }
+    if as_json:
+        print_json({"counts": counts, "findings": [each._asdict() for each in found]})
+    else:
+        for each in found:
+            print("\n".join(_lines(each, columns(quiet=False))))
+        print(_conclusion(counts))
+    if counts[WRONG]:
+        sys.exit(1)
+
+
+def _lines(finding: Finding, width: int) -> list[str]:
+    """Return a finding as lines of a table, with the remedy below it."""
+    head = f"{finding.name:<{NAME_WIDTH}} {finding.verdict:<{VERDICT_WIDTH}} "
+    room = max(width - len(head), 30)
+    cells = folded(finding.found, room)
+    cells += [f"-> {line}" for line in folded(finding.remedy, room - 3)] if finding.remedy else []
+    blank = " " * len(head)
+    return [(head if at == 0 else blank) + cell for at, cell in enumerate(cells)]
+
+
+def _conclusion(counts: dict[str, int]) -> str:
+    if counts[WRONG]:
+        return f"{counts[WRONG]} of these must be mended before folkman works as it should"
+    more = f"; {counts[WARNING]} with a drawback" if counts[WARNING] else ""
+    return f"folkman can run here{more}; {counts[ABSENT]} options are not installed"

@@ -1,0 +1,157 @@
+"""Samples from a user's file: .npz, .npy or .csv; and predictions to a file: .csv or .json.
+
+.npz    x, and y if it is there
+.npy    x
+.csv    one sample a line, comma between numbers, with a line of names above or without.
+        A column called y, label, class or target holds the labels; without names it is the last
+        one, where there is one more than the model has features.
+"""
+
+import csv
+import io
+import json
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folkman.checks import require
+from folkman.deploy.predict import Predictions
+from folkman.problem.data import read_npz
+from folkman.problem.models import Fitted
+from folkman.record.json_file import Json, write_text
+from folkman.record.run import jsonable
+
+__all__ = ["Samples", "as_csv", "as_json", "read_samples", "write_predictions"]
+
+READABLE, WRITABLE = (".npz", ".npy", ".csv"), (".csv", ".json")
+LABELS = ("y", "label", "class", "target")
+
+
+class Samples(NamedTuple):
+    """Samples, and their labels where the file has them."""
+
+    x: NDArray
+    y: NDArray | None
+
+
+def read_samples(path: Path, fitted: Fitted) -> Samples:
+    """Read samples for a model; the shapes are checked by `predict`."""
+    require(
+        path.suffix in READABLE,
+        f"expected a file that ends in {', '.join(READABLE)}, got {path}; convert it",
+    )
+    if not path.is_file():
+        raise FileNotFoundError(f"expected a file of samples, there is no {path}; check the path")
+    if path.suffix == ".npz":
+        arrays = read_npz(path)
+        require("x" in arrays, f"{path}: expected an array x, found {sorted(arrays)}; name it x")
+        return Samples(arrays["x"], arrays.get("y"))
+    if path.suffix == ".npy":
+        return Samples(_read_npy(path), None)
+    return _read_csv(path, prod(fitted.sample))
+
+
+def _read_npy(path: Path) -> NDArray:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        raise ValueError(
+            f"expected one plain numeric array, could not read {path}; write it with numpy.save"
+        ) from None
+
+
+def _read_csv(path: Path, features: int) -> Samples:
+    """Read comma-separated numbers; a line of names is one that has a word in it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"expected text in UTF-8, {path} is none (byte {error.start}); save it so"
+        ) from None
+    lines = [(at, row) for at, row in enumerate(csv.reader(io.StringIO(text)), 1) if any(row)]
+    require(bool(lines), f"expected samples, {path} has no line with numbers; add some")
+    names = [] if all(map(_is_number, lines[0][1])) else [each.strip() for each in lines[0][1]]
+    rows = lines[1:] if names else lines
+    require(bool(rows), f"expected samples below the names, {path} has none; add some")
+    width = len(names or rows[0][1])
+    for at, row in rows:
+        require(len(row) == width, f"{path}, line {at}: expected {width} columns, got {len(row)}")
+        for column, cell in enumerate(row, 1):
+            require(
+                _is_number(cell),
+                f"{path}, line {at}, column {column}: expected a number, got {cell!r}; correct it",
+            )
+    table = np.array([row for _, row in rows], float)
+    label = _label_column(names, width, features, path)
+    if label is None:
+        return Samples(table, None)
+    return Samples(np.delete(table, label, axis=1), table[:, label])
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _label_column(names: list[str], width: int, features: int, path: Path) -> int | None:
+    """Return which column holds labels; refuse a width that fits neither way."""
+    called = [at for at, name in enumerate(names) if name.lower() in LABELS]
+    if width == features + 1 and (called or not names):
+        return called[0] if called else width - 1
+    require(
+        width == features,
+        f"{path}: expected {features} columns of features, and one called {' or '.join(LABELS)} if "
+        f"there are labels; got {width} columns",
+    )
+    return None
+
+
+def _columns(found: Predictions, y: NDArray | None) -> dict[str, list]:
+    """Return what is written of each sample, by column."""
+    columns: dict[str, list] = {"sample": list(range(len(found)))}
+    if found.classes is not None:
+        columns["class"] = found.classes.tolist()
+    if found.probability is not None:
+        columns["probability"] = [round(each, 6) for each in found.probability.tolist()]
+    if found.values is not None:
+        columns["value"] = found.values.tolist()
+    if y is not None:
+        columns["label"] = [jsonable(float(each)) for each in np.asarray(y)]
+    return columns
+
+
+def as_csv(found: Predictions, y: NDArray | None) -> str:
+    """Return predictions as a table with a line of names."""
+    columns = _columns(found, y)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return out.getvalue()
+
+
+def as_json(found: Predictions, y: NDArray | None, model: str) -> Json:
+    """Return predictions as one object: the model, how good they are, a row for each sample."""
+    columns = _columns(found, y)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    error = None
+    if found.values is not None and y is not None:
+        error = float(np.mean((found.values - np.asarray(y, np.float64)) ** 2))
+    how = {"accuracy": found.accuracy, "mean_squared_error": error}
+    return {"model": model, "samples": len(found), **how, "predictions": rows}
+
+
+def write_predictions(path: Path, found: Predictions, y: NDArray | None, model: str) -> None:
+    """Write predictions, as the name of the file says."""
+    require(
+        path.suffix in WRITABLE,
+        f"expected a file that ends in {' or '.join(WRITABLE)}, got {path}; name it so",
+    )
+    text = as_csv(found, y)
+    write_text(path, text if path.suffix == ".csv" else json.dumps(as_json(found, y, model)) + "\n")

@@ -1,0 +1,119 @@
+"""`folkman init`: every project is written whole, never over another, and its commands run."""
+
+import json
+import re
+import shlex
+import tomllib
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from folkman.cli.init import KINDS, SCHEMA_FILE, TEMPLATES
+from shell import folkman, python, undrawn
+
+ALL = ("plain", *KINDS)
+
+
+def option(kind):
+    return [] if kind == "plain" else [f"--{kind.replace('_', '-')}"]
+
+
+def commands(folder):
+    """Return the commands of a project's README."""
+    block = re.search(r"```sh\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    assert block is not None
+    return [shlex.split(line, comments=True) for line in block[1].splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.process] * (kind == "devices")) for kind in ALL],
+)
+def test_the_commands_of_a_project_run_to_their_end(kind, tmp_path):
+    begun = folkman("init", *option(kind), "project", cwd=tmp_path)
+    assert begun.returncode == 0, begun.stderr
+    home = tmp_path / "project"
+    found = commands(home)
+
+    with undrawn():
+        for name, *words in found:
+            if words[0] == "sweep":
+                words += ["--engine", "here"]
+            done = {"folkman": folkman, "python": python}[name](*words, cwd=home)
+            assert done.returncode == 0, (words, done.stdout, done.stderr)
+
+    assert begun.stdout.splitlines()[-1] == f"next: cd project; {shlex.join(found[0])}"
+    for words in found:
+        for flag in ("--out",):
+            if flag in words:
+                assert (home / words[words.index(flag) + 1]).exists(), words
+
+
+@pytest.mark.slow
+def test_what_the_paper_says_is_what_its_audit_finds(tmp_path):
+    folkman("init", "--paper", cwd=tmp_path)
+    with undrawn():
+        folkman("reproduce", "all", "--paper", ".", "--out", "runs/paper", cwd=tmp_path)
+        folkman("audit", "runs/paper", "--out", "audit.md", cwd=tmp_path)
+
+    assert (
+        "The first claim holds, the second is contradicted." in (tmp_path / "README.md").read_text()
+    )
+    table = (tmp_path / "audit.md").read_text().splitlines()
+    rows = {name: [line for line in table if f"| {name} |" in line] for name in ("D.1", "D.2")}
+    assert "holds" in rows["D.1"][0], table
+    assert "contradicted" in rows["D.2"][0], table
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_configuration_names_a_schema_that_is_there_and_that_it_fits(kind, tmp_path):
+    folkman("init", *option(kind), cwd=tmp_path)
+    config = tmp_path / "experiment.toml"
+    if kind == "paper":  # its files are in another language
+        assert not config.exists()
+        assert not (tmp_path / SCHEMA_FILE).exists()
+        return
+
+    first = config.read_text().splitlines()[0]
+    schema = json.loads((tmp_path / first.removeprefix("#:schema ")).read_text())
+    tables = tomllib.loads(config.read_text())
+
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(tables)] == []
+
+
+def test_nothing_is_written_over(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    before = {path.name for path in tmp_path.iterdir()}
+
+    refused = folkman("init", cwd=tmp_path)
+    a_file = folkman("init", "file", cwd=tmp_path)
+
+    assert (refused.returncode, a_file.returncode) == (2, 2)
+    assert "there are README.md; choose another DIR: folkman init DIR" in refused.stderr
+    assert "file is a file" in a_file.stderr
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_other_files_of_a_folder_do_not_matter(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+
+    done = folkman("init", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert {"notes.txt", "experiment.toml", ".gitignore"} <= {p.name for p in tmp_path.iterdir()}
+    assert "runs/" in (tmp_path / ".gitignore").read_text().splitlines()
+
+
+def test_two_kinds_are_refused(tmp_path):
+    done = folkman("init", "--own-data", "--paper", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "got --own-data and --paper" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_kind_has_its_templates():
+    assert {path.name for path in TEMPLATES.iterdir() if path.is_dir()} == {*ALL, "common"}
