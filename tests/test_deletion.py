@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,33 @@ SIMULATOR = ("engine", "theory", "report", "dash", "experiment", "papers")
 ABSENT = ("matplotlib", "sklearn", "pyarrow", "networkx", "PIL", "scipy", "optax")
 """Packages that a node of Algorithm 1 never imports; scipy and optax come with JAX and are not
 used by it."""
+
+UNCHOSEN = (
+    "algorithm.pieces.topology",  # a graph, of methods that have one
+    "algorithm.pieces.server_rounds",
+    "problem.cnn",
+    "radio.network",
+    "radio.replay",
+    "radio.compressed",
+    "radio.wrapped",
+    "packing.sums",
+    "runtime.zenoh",
+    "runtime.server_node",
+    "runtime.hierarchy",
+    "runtime.fresh_assembly",
+    "runtime.fresh_node",
+    "runtime.sum_box",
+    "runtime.emulation",
+    "runtime.causal",
+    "runtime.cluster",
+    "runtime.preview",
+    "runtime.world",
+    "runtime.core.rounds",
+    "runtime.core.slots",
+    "torch",
+    "faults",
+)
+"""Modules of what a file chooses by a name, and that the file of these nodes does not choose."""
 
 
 def copy_without(folder, *rooms):
@@ -86,6 +114,7 @@ def test_without_the_simulator_nodes_run_to_their_end(tmp_path):
 
     for modules in to_their_end(environment, homes):
         assert not {name.split(".")[0] for name in modules} & set(ABSENT)
+        assert not {f"folkman.{name}" for name in UNCHOSEN} & modules
         # 83 today: the core, the driver and the disk are 18 small files more than the daemon was
         assert len({name for name in modules if name.split(".")[0] == "folkman"}) <= 84
     refused = command(environment, "run", folder=tmp_path)
@@ -97,6 +126,10 @@ def test_without_the_simulator_nodes_run_to_their_end(tmp_path):
     assert refused.returncode == 2
     assert "8 gradients, 8 of them done" in checked.communicate(timeout=60)[0]
     assert checked.returncode == 0
+
+
+def test_the_modules_that_a_node_must_not_import_are_there():
+    assert [name for name in UNCHOSEN if find_spec(f"folkman.{name}") is None] == []
 
 
 @pytest.mark.slow

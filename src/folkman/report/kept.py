@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
 from folkman.report.painting import save_drawing
 from folkman.report.palette import CLASSES, MOST_CURVES
-from folkman.report.panels import Scale, lines_of, number, panel, ticks
+from folkman.report.panels import LEFT, WIDE, Scale, lines_of, panel, ticks_below
 from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Curve, curves
 
 __all__ = ["KEPT", "best_named", "keep_curves", "keep_labels", "labels_panel", "seeds_note"]
 
 KEPT = ("train_loss", "test_accuracy", "optimum_distance")
 """Metrics whose figures a run folder keeps."""
-WIDE, LEFT, TOP = 400, 52, 18
+TOP = 18
 BAR_TALL, MOST_TALL = 22, 1000
 """Height of a node's bar, and of all bars at most."""
 MOST_NAMES = 40
@@ -87,10 +87,7 @@ def labels_panel(counts: NDArray[np.integer]) -> str:
     for node in range(0, nodes, -(-nodes // MOST_NAMES)):
         at = TOP + each * (node + 0.5) + 4
         parts.append(f'<text x="{LEFT - 6}" y="{at:.1f}" class="end">{node}</text>')
-    for value in ticks(across, 5):
-        at = float(across.place(value))
-        parts.append(f'<path class="rule" d="M{at:.1f} {ground:.1f}v4"/>')
-        parts.append(f'<text x="{at:.1f}" y="{ground + 17:.1f}" class="mid">{number(value)}</text>')
+    parts += ticks_below(across, ground)
     parts.append(f'<path class="axis" d="M{LEFT} {ground:.1f}H{right}"/>')
     middle = f"translate(13 {(TOP + ground) / 2:.0f}) rotate(-90)"
     parts.append(f'<text transform="{middle}" class="mid">node</text>')

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from folkman.report.palette import MOST_CURVES
 from folkman.report.statistics import RATIO_FOR_LOG, Curve, interval
 
-__all__ = ["Line", "Scale", "lines_of", "number", "panel", "short_name", "spread_out", "ticks"]
+__all__ = ["LEFT", "WIDE", "Line", "Scale", "lines_of", "number", "numbers_beside", "panel"]
+__all__ += ["short_name", "spread_out", "ticks", "ticks_below"]
 
 WIDE, TALL = 400, 250
 LEFT, TOP, BOTTOM = 52, 10, 40
@@ -183,18 +184,31 @@ def number(value: float) -> str:
     return f"{round(value, 10):g}"
 
 
+def ticks_below(across: Scale, ground: float) -> list[str]:
+    """Return the ticks of a horizontal axis at a height, with their numbers."""
+    parts = []
+    for value in ticks(across, 5):
+        at = float(across.place(value))
+        parts.append(f'<path class="rule" d="M{at:.1f} {ground:.5g}v4"/>')
+        parts.append(f'<text x="{at:.1f}" y="{ground + 17:.5g}" class="mid">{number(value)}</text>')
+    return parts
+
+
+def numbers_beside(up: Scale) -> list[str]:
+    """Return the numbers of the vertical axis."""
+    places = [(float(up.place(value)), number(value)) for value in ticks(up, 5)]
+    return [
+        f'<text x="{LEFT - 6}" y="{at + 4:.1f}" class="end">{text}</text>' for at, text in places
+    ]
+
+
 def _axes(across: Scale, up: Scale, x: str, y: str) -> str:
     parts = []
     for value in ticks(up, 5):
         at = float(up.place(value))
         parts.append(f'<path class="rule" d="M{LEFT} {at:.1f}H{across.end:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" class="end">{number(value)}</text>')
-    for value in ticks(across, 5):
-        at = float(across.place(value))
-        parts.append(f'<path class="rule" d="M{at:.1f} {TALL - BOTTOM}v4"/>')
-        parts.append(
-            f'<text x="{at:.1f}" y="{TALL - BOTTOM + 17}" class="mid">{number(value)}</text>'
-        )
+    parts += numbers_beside(up)
+    parts += ticks_below(across, TALL - BOTTOM)
     parts.append(f'<path class="axis" d="M{LEFT} {TALL - BOTTOM}H{across.end:.1f}"/>')
     middle = (LEFT + across.end) / 2
     parts.append(f'<text x="{middle:.1f}" y="{TALL - 6}" class="mid">{escape(x)}</text>')

@@ -12,12 +12,12 @@ import numpy as np
 
 from folkman.record.scene import Scene
 from folkman.report.palette import MOST_CURVES, ON_HIGH, ON_LOW, PALE, RAMP_LIGHT
-from folkman.report.panels import Scale, number, ticks
+from folkman.report.panels import LEFT, WIDE, Scale, number, numbers_beside, ticks, ticks_below
 from folkman.report.scenes import MAP_RADIUS, MOST_LINES, PAINTS, arrows, best_paint, busiest, span
 
 __all__ = ["ages_panel", "map_panel", "shares_panel"]
 
-WIDE, LEFT, TOP, BOTTOM = 400, 52, 22, 40
+TOP, BOTTOM = 22, 40
 SIDE = 262
 """Length of a side of the map and of the table of ages, in units of the drawing."""
 NODE, SMALL = 8.5, 4.5
@@ -62,15 +62,11 @@ def _at(across: Scale, up: Scale, x: float, y: float) -> tuple[float, float]:
 
 def _surroundings(scene: Scene, across: Scale, up: Scale) -> str:
     """Return the axes, the edge of the cell, the interferers around it, and what is what."""
-    parts, ground = [], TOP + SIDE
-    for value in ticks(across, 5):
-        at = float(across.place(value))
-        parts.append(f'<path class="rule" d="M{at:.1f} {ground}v4"/>')
-        parts.append(f'<text x="{at:.1f}" y="{ground + 17}" class="mid">{number(value)}</text>')
+    ground = TOP + SIDE
+    parts = ticks_below(across, ground) + numbers_beside(up)
     for value in ticks(up, 5):
         at = float(up.place(value))
         parts.append(f'<path class="rule" d="M{LEFT - 4} {at:.1f}h4"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" class="end">{number(value)}</text>')
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{ground}H{LEFT + SIDE}"/>')
     parts.append(_named_axes("x (m)", "y (m)"))
     x, y = _at(across, up, 0.0, 0.0)
@@ -237,13 +233,7 @@ def shares_panel(scene: Scene, description: str) -> str:
         )
         parts.append(f'<text x="{right + 25}" y="{at}">{name}</text>')
         bottom = top
-    for value in ticks(up, 5):
-        at = float(up.place(value))
-        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" class="end">{number(value)}</text>')
-    for value in ticks(across, 5):
-        at = float(across.place(value))
-        parts.append(f'<path class="rule" d="M{at:.1f} {ground}v4"/>')
-        parts.append(f'<text x="{at:.1f}" y="{ground + 17}" class="mid">{number(value)}</text>')
+    parts += numbers_beside(up) + ticks_below(across, ground)
     parts.append(f'<path class="axis" d="M{LEFT} {ground}H{right}"/>')
     middle = (LEFT + right) / 2
     parts.append(f'<text x="{middle:.0f}" y="244" class="mid">simulated time (s)</text>')
