@@ -10,17 +10,30 @@ from typer.testing import CliRunner
 
 from folkman.cli import app
 from folkman.papers.audit import judge, reconsider
-from folkman.papers.results import read_reproduction, trailing
+from folkman.papers.card import Audited, card_of
+from folkman.papers.evidence import thrown_back
+from folkman.papers.results import read_reproduction, select, trailing
 from folkman.papers.verdicts import weakest
+from folkman.report.card import card_figure, card_html
 from folkman.report.paper import changes_markdown, claims_markdown, score, score_of_changes
 
-KEPT = Path(__file__).parents[2] / "docs" / "data" / "reproduction"
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "docs" / "data" / "reproduction"
 DOCS = KEPT.parents[1]
+
+
+FRESH = ["5.2", "5.5", "5.7", "5.9", "5.11", "6.1", "6.2", "6.3", "6.5", "6.6", "6.10", "K.1"]
+"""Claims of the full size whose middle readings have draws from 3000 on."""
 
 
 @cache
 def kept(name):
     return read_reproduction(KEPT / name)
+
+
+@cache
+def judged_by(name):
+    return judge(kept(name))
 
 
 @pytest.mark.parametrize(("longer", "before"), [("long", "full"), ("laptop-long", "laptop")])
@@ -37,13 +50,63 @@ def test_the_pages_tell_what_more_iterations_change(longer, before):
 @pytest.mark.parametrize("name", ["full", "laptop", "laptop-fresh"])
 def test_the_pages_tell_every_verdict(name):
     """Each page is what `folkman audit FOLDER --out FOLDER/claims.md` writes now."""
-    judged = judge(kept(name))
+    judged = judged_by(name)
 
     title = f"docs/data/reproduction/{name}"
     assert (KEPT / name / "claims.md").read_text() == claims_markdown(judged, title)
     told = _unwrapped((DOCS / "reproduction.md").read_text())
     assert score(judged) in told
-    assert {claim.confirmatory for claim in judged} == {name == "laptop-fresh"}
+    fresh = [claim.name for claim in judged if claim.confirmatory]
+    everything = [claim.name for claim in judged]
+    assert fresh == {"full": FRESH, "laptop": [], "laptop-fresh": everything}[name]
+
+
+def test_fresh_draws_at_full_size_changed_these_verdicts():
+    """What the second plan's runs did, and nothing else: the same folder without them."""
+    old = kept("full")._replace(runs=[found for found in kept("full").runs if found.seed < 3000])
+    was = {claim.name: claim.kind for claim in judge(old)}
+
+    changed = {c.name: (was[c.name], c.kind) for c in judged_by("full") if was[c.name] != c.kind}
+
+    assert changed == {
+        "5.2": ("open", "contradicted"),
+        "5.7": ("open", "contradicted"),
+        "6.10": ("holds under", "open"),
+        "K.1": ("open", "contradicted"),
+    }
+    plan = (ROOT / "src/folkman/papers/xie2024/plan.md").read_text()
+    assert "**Closed**: 5.2 and K.1, contradicted; 5.7" in plan
+    assert "**Opened again**: 6.10" in plan
+
+
+def test_float32_and_bfloat16_agree_where_no_run_is_thrown_back():
+    """The counts and the 0.2 % that the plan tells."""
+    facts = {"method": "async_sharing", "scaling": "theorem", "nodes": 5, "gamma": 15}
+    losses = []
+    for variant in ("mnist_float32", "mnist"):
+        runs = [f for f in select(kept("full").runs, variant, **facts) if 3000 <= f.seed < 3005]
+        assert len(runs) == 5
+        assert not any(thrown_back(f.run.column("train_loss")) for f in runs)
+        losses.append([f.run.last("train_loss") for f in sorted(runs, key=lambda f: f.seed)])
+    apart = max(abs(one / two - 1) for one, two in zip(*losses, strict=True))
+    assert 0.001 < apart < 0.002
+
+
+def test_the_kept_card_is_of_these_runs_and_fits_its_page():
+    audits = [
+        Audited(KEPT / name, kept(name).paper, judged_by(name)) for name in ("full", "laptop-fresh")
+    ]
+    card = card_of(audits)
+
+    assert card.scores[0][0] == "full (old draws, and fresh ones)"
+    page = (DOCS / "figures/reproduction/card.html").read_text()
+    assert page.partition("<svg")[0] == card_html(card).partition("<svg")[0]
+    figure = card_figure(card)
+    figure.draw_without_rendering()
+    for text in figure.texts:
+        box = text.get_window_extent()
+        assert box.y0 > 0, text.get_text()
+        assert box.x1 <= figure.bbox.x1, text.get_text()
 
 
 def test_what_lies_beyond_the_paper_is_told():
@@ -58,8 +121,8 @@ def test_what_lies_beyond_the_paper_is_told():
 def test_the_first_page_tells_the_score_of_the_full_size():
     first_page = _unwrapped((DOCS.parent / "README.md").read_text())
 
-    assert score(judge(kept("full"))) in first_page
-    assert score(judge(kept("laptop-fresh"))) in first_page
+    assert score(judged_by("full")) in first_page
+    assert score(judged_by("laptop-fresh")) in first_page
 
 
 def test_the_command_line_tells_what_more_iterations_change(tmp_path):

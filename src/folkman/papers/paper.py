@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module, metadata, resources
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -212,6 +213,12 @@ class Paper:
                 for side in SIDES:
                     self._check(f"{where}, {side}", reading.get(side, {}), self.fact_names)
         return table
+
+    @property
+    def newest_draws(self) -> float:
+        """Return from which draw on a second plan judges; infinite if there is none."""
+        there = (self.folder / "claims.toml").is_file()
+        return self.claims().get("ranks", inf) if there else inf
 
     def card(self) -> Json:
         """Return what the card of the paper says in words, checked."""

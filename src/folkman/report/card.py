@@ -158,7 +158,7 @@ def _section(forest: Forest) -> str:
         for name, text, kind in forest.claims
     )
     head = f"<h2>{escape(forest.title)}</h2><table>{rows}</table>"
-    return f"{head}{forest_svg(forest)}" if forest.effects else head
+    return f"{head}{forest_svg(forest._replace(title=''))}" if forest.effects else head
 
 
 STYLE = """
