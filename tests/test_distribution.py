@@ -127,6 +127,17 @@ def test_figures_and_links_of_the_repository_are_left_out_and_code_is_not():
     )
 
 
+def test_versions_agree_and_the_changelog_has_them():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    sections = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
+
+    assert citation["version"] == PROJECT["version"]
+    assert sections[0] == "Unreleased"
+    assert sections[1] == f"{PROJECT['version']} - {citation['date-released']}"
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", each) for each in sections[1:])
+
+
 def test_the_citation_has_what_its_format_asks_for():
     """The keys that the Citation File Format 1.2.0 needs, and people or entities as authors."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())

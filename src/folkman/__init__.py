@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from folkman.runtime.node import Node
     from folkman.runtime.server_node import ServerNode
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _METHODS = find_methods()
 """Each lives in a file of its own name."""

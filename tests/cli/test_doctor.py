@@ -146,7 +146,7 @@ def test_a_check_that_fails_is_a_finding_and_the_exit_code_says_so(monkeypatch, 
         raise OSError("no such thing")
         yield
 
-    monkeypatch.setattr(checkup, "SECTIONS", {"disk": broken})
+    monkeypatch.setattr(checkup, "SECTIONS", {"folders": broken})
     done = folkman("doctor", cwd=tmp_path)
 
     assert done.returncode == 1

@@ -167,7 +167,7 @@ def _limits() -> Iterator[Finding]:
     yield Finding("memory maps", WARNING if few else OK, f"at most {maps}", remedy)
 
 
-def _disk() -> Iterator[Finding]:
+def _folders() -> Iterator[Finding]:
     from folkman.files import program_cache
 
     cache = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or program_cache())
@@ -206,7 +206,9 @@ def _data() -> Iterator[Finding]:
             remedy = "" if there else f"folkman data fetch {name}"
             yield Finding(f"data {name}", OK if there else ABSENT, found, remedy)
         else:
-            yield Finding(f"data {name}", WRONG, "damaged", f"folkman data fetch {name}")
+            yield Finding(
+                f"data {name}", WRONG, "fails its checksums", f"folkman data fetch {name}"
+            )
 
 
 def _surroundings() -> Iterator[Finding]:
@@ -238,7 +240,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[Finding]]] = {
     "packages": _packages,
     "arithmetic": _arithmetic,
     "machine": _machine,
-    "disk": _disk,
+    "folders": _folders,
     "data": _data,
     "surroundings": _surroundings,
 }
