@@ -1,18 +1,25 @@
-"""Draw the pictures of docs/looking.md anew, from a run, a sweep and a browser.
+"""Draw the pictures of docs/looking.md anew, from runs, a sweep, a cluster and a browser.
 
     folkman demo --out runs/demo
-    folkman sweep --grid network.gamma=2,5,10,20 --set slots=120 --set seeds=[0,1,2] \
-        --set model.name=softmax --out sweeps/four
-    python benchmarks/pictures.py runs/demo sweeps/four docs/figures
+    folkman run --out runs/first
+    folkman run --set network.gamma=15 --out runs/second
+    folkman sweep --grid network.gamma=2,5,10,20 --grid nodes=4,8 --set slots=120 \
+        --set seeds=[0,1,2] --set model.name=softmax --set data.train_size=600 --out sweeps/eight
+    python benchmarks/pictures.py runs/demo sweeps/eight runs/first runs/second docs/figures
 
-Needs Chromium and `pip install playwright`. The picture of a cluster is taken by hand, since a node
-is killed while it runs.
+Needs Chromium and `pip install playwright`. For the picture of a cluster four nodes are started as
+processes, and one of them is killed.
 """
 
 import argparse
+import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +36,17 @@ PLOTS = {
     "cell-disagreement": ("--kind", "disagreement"),
     "ieee": ("--style", "ieee", "--y", "test_accuracy"),
 }
-"""Picture -> options of `folkman plot`; the first algorithm unless another is named."""
+"""Picture -> options of `folkman plot` on the demo; the first algorithm unless another is named."""
+BY_SETTING = ("--x", "network.gamma", "--hue", "algorithm", "--facet", "nodes")
+SWEEP_PLOTS = {
+    "plot-sweep": (*BY_SETTING, "--y", "loss"),
+    "plot-ieee": (*BY_SETTING, "--y", "accuracy", "--style", "ieee"),
+    "plot-dark": ("--x", "bits", "--y", "loss", "--where", "gamma=5", "--where", "nodes=8",
+                  "--style", "dark"),
+    "plot-slides": ("--x", "seconds", "--y", "loss", "--facet", "nodes", "--style", "slides"),
+}  # fmt: skip
+"""Picture -> options of `folkman plot` on the sweep."""
+CLUSTER = ("--nodes", "4", "--radio", "measured", "--set", "slots=100000")
 
 
 @contextmanager
@@ -56,9 +73,9 @@ def shoot(seen: Browser, address: str, target: Path, wait_for: str, **options: A
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve the live page of a folder; yield its address."""
-    words = [*FOLKMAN, "dash", str(folder), "--port", "0"]
+def served(*watched: str | Path) -> Iterator[str]:
+    """Serve the live page of folders; yield its address."""
+    words = [*FOLKMAN, "dash", *map(str, watched), "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as it:
         for line in it.stdout or ():
             if "http://" in line:
@@ -79,33 +96,95 @@ def beside(left: Path, right: Path, target: Path) -> None:
     whole.save(target)
 
 
+@contextmanager
+def cluster(folder: Path) -> Iterator[None]:
+    """Start nodes as processes; end them afterwards."""
+    subprocess.run([*FOLKMAN, "up", *CLUSTER, "--out", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*FOLKMAN, "down", str(folder)], check=False)
+
+
+def shoot_cluster(seen: Browser, target: Path) -> None:
+    """Take a picture of a cluster of which a node was killed while the page was open."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        cluster(folder := Path(place) / "cl"),
+        served("--cluster", folder) as address,
+    ):
+        context = seen.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector("tbody tr:nth-child(4)")
+        page.get_by_text("4 of 4 nodes well").wait_for(timeout=120_000)
+        time.sleep(8)  # for curves to begin
+        told = [*FOLKMAN, "status", str(folder), "--json"]
+        answer = subprocess.run(told, check=True, capture_output=True, text=True).stdout
+        os.kill(json.loads(answer)["nodes"][2]["pid"], signal.SIGKILL)
+        page.get_by_text("gone: its process").wait_for(timeout=120_000)
+        time.sleep(3)
+        page.screenshot(path=target, full_page=True)
+        context.close()
+
+
+def shoot_sweep(seen: Browser, address: str, target: Path) -> None:
+    """Take a picture of a sweep's page with one axis of its parallel coordinates filtered."""
+    context = seen.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("svg.parallel .arm")
+    page.wait_for_timeout(2000)
+    page.get_by_role("slider", name="nodes").focus()
+    page.keyboard.press("ArrowUp")  # the larger number of nodes alone
+    page.wait_for_timeout(500)
+    page.screenshot(path=target, full_page=True)
+    context.close()
+
+
+def draw_figures(run: Path, sweep: Path, out: Path) -> None:
+    """Draw what `folkman plot` draws."""
+    drawn = [(run, *each) for each in PLOTS.items()]
+    drawn += [(sweep, *each) for each in SWEEP_PLOTS.items()]
+    for folder, name, options in drawn:
+        words = [*FOLKMAN, "plot", str(folder), *options, "--out", str(out / f"{name}.png")]
+        subprocess.run(words, check=True)
+
+
+def shoot_reports(seen: Browser, run: Path, sweep: Path, out: Path) -> None:
+    """Take pictures of the reports of a run, light and dark, and of a sweep."""
+    for folder in (run, sweep):
+        subprocess.run([*FOLKMAN, "report", str(folder)], check=True)
+    desk, phone = out / "desk.png", out / "phone.png"
+    report = (run / "report.html").resolve().as_uri()
+    shoot(seen, report, desk, "h1", width=1180, height=1500)
+    shoot(seen, report, phone, "h1", width=390, height=1500, color_scheme="dark")
+    beside(desk, phone, out / "report.png")
+    desk.unlink()
+    phone.unlink()
+    shoot(seen, (sweep / "report.html").resolve().as_uri(), out / "report-sweep.png", "h1",
+          width=1180, height=1700)  # fmt: skip
+
+
 def main() -> None:
     """Draw all of them."""
     parser = argparse.ArgumentParser(description="Draw the pictures of docs/looking.md anew.")
-    for name in ("run", "sweep", "out"):
+    for name in ("run", "sweep", "first", "second", "out"):
         parser.add_argument(name, type=Path)
     asked = parser.parse_args()
-    for name, options in PLOTS.items():
-        target = str(asked.out / f"{name}.png")
-        subprocess.run([*FOLKMAN, "plot", str(asked.run), *options, "--out", target], check=True)
-    for folder in (asked.run, asked.sweep):
-        subprocess.run([*FOLKMAN, "report", str(folder)], check=True)
+    out: Path = asked.out
+    draw_figures(asked.run, asked.sweep, out)
     with browser() as seen:
-        desk, phone = asked.out / "desk.png", asked.out / "phone.png"
-        report = (asked.run / "report.html").resolve().as_uri()
-        shoot(seen, report, desk, "h1", width=1180, height=1500)
-        shoot(seen, report, phone, "h1", width=390, height=1500, color_scheme="dark")
-        beside(desk, phone, asked.out / "report.png")
-        desk.unlink()
-        phone.unlink()
-        sweep = (asked.sweep / "report.html").resolve().as_uri()
-        shoot(seen, sweep, asked.out / "report-sweep.png", "h1", width=1180, height=1700)
+        shoot_reports(seen, asked.run, asked.sweep, out)
         with served(asked.run) as address:
             for scheme in ("light", "dark"):
-                target = asked.out / f"dash-{scheme}.png"
+                target = out / f"dash-{scheme}.png"
                 shoot(seen, address, target, "svg.map circle", whole=True, color_scheme=scheme)
         with served(asked.sweep) as address:
-            shoot(seen, address, asked.out / "dash-sweep.png", ".multiples svg", whole=True)
+            shoot_sweep(seen, address, out / "dash-sweep.png")
+        with served(asked.first, asked.second) as address:
+            shoot(seen, address, out / "dash-two.png", ".plot canvas", color_scheme="dark")
+        shoot_cluster(seen, out / "dash-cluster.png")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from folkman.record.folder import RunFolder
 from folkman.record.json_file import Json
-from folkman.record.run import AXES, METRICS
+from folkman.record.run import AXES, COLUMNS, METRICS, Run
 from folkman.record.store import SweepFolder
 from folkman.record.table import save_results
 
@@ -62,3 +63,7 @@ def _write_rows(folder: Path, label: str, seed: int, loss: float) -> None:
         row |= {"slots": slot, "train_loss": now, "test_accuracy": 1 - now}
         rows.append({"algorithm": "fedavg", "label": label, "seed": seed} | row)
     pq.write_table(pa.Table.from_pylist(rows), folder / "metrics.parquet")
+    kept = [{name: value for name, value in row.items() if name in COLUMNS} for row in rows]
+    state = "diverged" if isnan(loss) else "finished"
+    (folder / "parts").mkdir()
+    RunFolder(folder).save_part(Run("fedavg", label, seed, kept, state), "")

@@ -148,7 +148,7 @@ def contrast(a, b):
 
 def test_only_what_is_there_is_offered_and_every_listed_key_does_something(visit, address):
     page = visit(address)
-    expect(page.locator("#keys kbd")).to_have_text(["p", "x", "c", "[", "]", "Tab"])
+    expect(page.locator("#keys kbd")).to_have_text(["p", "x", "+", "-", "c", "[", "]", "Tab"])
     offered = page.get_by_role("combobox", name="Curve").first.locator("option")
     values = offered.evaluate_all("all => all.map((each) => each.value)")
     assert "train_loss" in values

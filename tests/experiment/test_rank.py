@@ -149,6 +149,22 @@ def test_the_command_prints_a_table_of_eighty_columns(ranked, tmp_path):
     assert max(len(line) for line in shown if "folder" not in line and "next" not in line) <= 82
 
 
+def test_search_and_judgement_are_counted_apart(ranked, tmp_path):
+    """Each part counts from 1 to its own number; together they never exceed the whole."""
+    told = []
+    prepared = prepare_ranking(SMALL, **PLACED, out=tmp_path / "r")
+    carry_out_ranking(prepared, crew_for("here"), told.append)
+
+    judged = [(each.done, each.in_all) for each in told if each.phase == "judging"]
+    assert judged == [(done, 6) for done in range(1, 7)]  # two methods, three seeds
+    search = [each for each in told if each.phase == "search"]
+    assert {each.in_all for each in search} == {prepared.tuning.runs}
+    assert len(search) + len(judged) == len(told)
+    counts = [each.before + each.done for each in told]
+    assert counts == sorted(counts)
+    assert counts[-1] == prepared.runs
+
+
 @pytest.mark.parametrize("where", ["search", "judgement"])
 def test_a_ranking_goes_on_where_it_was_interrupted(ranked, tmp_path, monkeypatch, where):
     """Ctrl-C in the second batch of the search, or in the middle of the judged runs."""

@@ -41,6 +41,10 @@ def test_prices_are_told_as_formulas_from_their_values():
     assert describe_price(lambda d, b: 2 * d * b + 96) == "2 S + 96"
     assert describe_price(lambda d, b: (d + 5) * b) == "S + 5 b"
     assert describe_price(lambda d, _: d + 32) == "d + 32"
+    assert describe_price(lambda d, _: 11 * d - 512) == "11 d - 512"
+    assert describe_price(lambda d, b: d * b - d) == "S - d"
+    assert describe_price(lambda d, _: 32 - 2 * d) == "-2 d + 32"
+    assert describe_price(lambda *_: 0) == "0"
 
 
 def test_the_list_tells_what_a_round_costs():
@@ -114,3 +118,10 @@ def test_what_does_not_fit_is_refused_before_a_folder_is_made(
     assert code == 2
     assert complaint in shown.err
     assert not (tmp_path / "r").exists()
+
+
+def test_no_price_has_two_signs_in_a_row():
+    """As `11 d + -512` had."""
+    for row in methods():
+        for key in ("node_bits", "server_bits", "round_bits"):
+            assert not re.search(r"[+-] *[+-]", row[key]), (row["name"], row[key])

@@ -150,6 +150,26 @@ def test_a_setting_of_which_a_run_diverged_has_a_cross_off_its_line(tmp_path):
     assert "cross: some runs diverged, mean of the rest" in figure.axes[0].get_title()
 
 
+def test_an_interval_that_leaves_the_figure_is_told(tmp_path):
+    def ends(_, given, seed):
+        return 1.0 + (3.0 if (given["nodes"], seed) == (4, 1) else 0.0)
+
+    wide = make_sweep(tmp_path / "wide", [("A", {"nodes": n}) for n in (2, 4)], ends)
+    even = make_sweep(tmp_path / "even", [("A", {"nodes": n}) for n in (2, 4)],
+                      lambda _, given, seed: given["nodes"] + seed / 100)  # fmt: skip
+
+    told, untold = (plot_folders([root], Asked("nodes", "loss")) for root in (wide, even))
+
+    assert "a bar without ends is longer than the figure" in told.axes[0].get_title()
+    assert "longer" not in untold.axes[0].get_title()
+
+
+def test_what_is_held_is_not_in_the_names(sweep):
+    figure = plot_folders([sweep], Asked("bits", "loss", where={"nodes": 4, "gamma": 5}))
+
+    assert {t.get_text() for t in figure.axes[0].texts} == {"Slow", "Quick", "Free"}
+
+
 def test_names_of_a_setting_stand_side_by_side_and_are_not_joined(sweep):
     figure = plot_folders([sweep], Asked("algorithm", "accuracy", "gamma", where={"nodes": 4}))
 

@@ -187,8 +187,11 @@ def report(
 
 
 def dash(
-    folder: Annotated[
-        Path | None, typer.Argument(help="A run or sweep folder, finished or not.")
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="A run or sweep folder, finished or not; or two of a kind, to compare them."
+        ),
     ] = None,
     cluster: Annotated[
         Path | None, typer.Option(help="The folder of a real cluster, as `folkman up` made it.")
@@ -208,18 +211,24 @@ def dash(
 
     A folder that does not exist yet is waited for.
     """
-    place = folder or cluster
-    if place is None or (folder is not None and cluster is not None):
+    places = [*(folders or ()), *([cluster] if cluster is not None else ())]
+    if not places or (folders and cluster is not None):
         raise ValueError(
             "expected one thing to watch; give a run or sweep folder, or --cluster DIR"
         )
-    from folkman.dash.serve import check_page, serve
+    from folkman.dash.serve import MOST_FOLDERS, check_page, serve
 
+    if len(places) > MOST_FOLDERS:
+        raise ValueError(
+            f"a page shows one folder, or two side by side, got {len(places)}; give two, or "
+            "compare more with: folkman compare"
+        )
     check_page(host, port, token)
     with common.ending_at_once():
-        _await(place, cluster=cluster is not None)
+        for place in places:
+            _await(place, cluster=cluster is not None)
     serve(
-        place,
+        places,
         cluster=cluster is not None,
         host=host,
         port=port,

@@ -148,11 +148,17 @@ def job_progress(in_all: int) -> "Iterator[Watch]":
         def watch(told: "Progress") -> None:
             job = told.job
             why = f": {job['message']}" if job["state"] == FAILED else ""
-            head = (
-                f"[{told.done}/{told.in_all}] {job['arm']}, seed {job['seed']}: {job['state']}{why}"
-            )
+            phase = f"{told.phase} " if told.phase else ""
+            count = f"[{phase}{told.done}/{told.in_all}]"
+            head = f"{count} {job['arm']}, seed {job['seed']}: {job['state']}{why}"
             line = f"{head} ({job['seconds']:.1f} s, {job['rss_mb']:.0f} MB)"
-            show(told.done, job["arm"], line, left_s=told.left_s, urgent=job["state"] != FINISHED)
+            show(
+                told.before + told.done,
+                f"{phase}{job['arm']}",
+                line,
+                left_s=told.left_s,
+                urgent=job["state"] != FINISHED,
+            )
 
         yield watch
 

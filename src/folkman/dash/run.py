@@ -119,8 +119,10 @@ class RunSource:
             "metrics": METRICS,
             "terms": TERMS,
             "term_of": TERM_OF,
-            "runs": [watched.told(most) for watched in self.runs],
-            "swings": self._swings(),
+            "runs": [
+                watched.told(most) | {"slots": self.config.get("slots")} for watched in self.runs
+            ],
+            "swings": self.swings(),
         }
 
     def poll(self) -> Json | None:
@@ -134,9 +136,9 @@ class RunSource:
         if not found:
             return None
         ended = any("ended" in news for news in found)
-        return {"runs": found, **({"swings": self._swings()} if ended else {})}
+        return {"runs": found, **({"swings": self.swings()} if ended else {})}
 
-    def _swings(self) -> list[str]:
+    def swings(self) -> list[str]:
         """Return what terminal and report say of runs whose loss fell and rose again."""
         return swings([watched.run for watched in self.runs])
 

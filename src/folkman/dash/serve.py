@@ -4,6 +4,7 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,7 @@ he wakes."""
 
 
 def serve(
-    folder: Path | None,
+    folders: Sequence[Path],
     *,
     cluster: bool,
     host: str,
@@ -35,11 +36,11 @@ def serve(
     token: str | None,
     open_page: bool = False,
 ) -> None:
-    """Serve the page of a folder until interrupted."""
-    require(folder is not None, "expected a folder to watch")
+    """Serve the page of a folder, or of two side by side, until interrupted."""
+    require(len(folders) > 0, "expected a folder to watch")
     check_page(host, port, token)
     token = checked_token(host, token)
-    source = make_source(Path(folder or "."), cluster=cluster)
+    source = make_source(*folders, cluster=cluster)
     import uvicorn
 
     from folkman.dash.app import make_app
@@ -47,7 +48,7 @@ def serve(
     listener = _listen(host, port)
     address = f"http://{_written(host)}:{listener.getsockname()[1]}/"
     address += f"?token={token}" if token else ""
-    print(f"watching  {folder}\nopen      {address}", flush=True)
+    print(f"watching  {' and '.join(map(str, folders))}\nopen      {address}", flush=True)
     if token:
         print(_warning(host), file=sys.stderr, flush=True)
     if open_page:
@@ -69,15 +70,35 @@ def serve(
         server.run(sockets=[listener])
 
 
-def make_source(folder: Path, *, cluster: bool) -> "Source":
-    """Return what tells of a folder: a run, a sweep or a cluster."""
+MOST_FOLDERS = 2
+"""Folders on one page, at most."""
+
+
+def make_source(*folders: Path, cluster: bool) -> "Source":
+    """Return what tells of a folder: a run, a sweep or a cluster; or of two runs or two sweeps."""
     if cluster:
         from folkman.dash.cluster import ClusterSource
 
-        return ClusterSource(folder)
+        return ClusterSource(folders[0])
     from folkman.record.sweep import is_sweep
 
-    if is_sweep(folder):
+    require(
+        len(folders) <= MOST_FOLDERS,
+        f"a page shows one folder, or two side by side, got {len(folders)}; give two",
+    )
+    sweeps = [is_sweep(folder) for folder in folders]
+    if len(folders) == 1:
+        return _alone(folders[0], sweep=sweeps[0])
+    require(len(set(sweeps)) == 1, "expected two runs or two sweeps, got one of each; give a pair")
+    unlike = len({folder.resolve() for folder in folders}) == len(folders)
+    require(unlike, "each folder can be given once; one came twice")
+    from folkman.dash.pair import RunPair, SweepPair
+
+    return SweepPair(folders) if sweeps[0] else RunPair(folders)
+
+
+def _alone(folder: Path, *, sweep: bool) -> "Source":
+    if sweep:
         from folkman.dash.sweep import SweepSource
 
         return SweepSource(folder)

@@ -93,6 +93,10 @@ class SweepSource:
             head["state"] = STOPPED
         return head
 
+    def standing(self) -> Json:
+        """Return how the sweep stands, without news of jobs."""
+        return self._head() | {"jobs": []}
+
     def state(self) -> Json:
         """Return everything."""
         metrics = {name: METRICS[name] for name in CURVES}

@@ -39,6 +39,8 @@ class Progress(NamedTuple):
     done: int
     in_all: int
     left_s: float | None  # until the end, as far as can be told
+    phase: str = ""  # the name of this part of the work, where there are several
+    before: int = 0  # jobs of the parts before it, done or no longer needed
 
 
 Watch: TypeAlias = Callable[[Progress], None]

@@ -247,8 +247,9 @@ def carry_out_ranking(
     with folder.held(), closing(engine_for(crew)) as engine:
         tell(engine.about)
         with prepared.tuning.folder.held():
-            tuned = tuned_on(prepared.tuning, engine, watch)
-        _judge(prepared, tuned, engine, _after(watch, prepared))
+            tuned = tuned_on(prepared.tuning, engine, _in_phase(watch, "search"))
+        judged = _in_phase(watch, "judging", before=prepared.tuning.runs)
+        _judge(prepared, tuned, engine, judged)
     arms = arms_of([folder.root])
     rankings = rank_runs(arms, prepared.tuning.score)
     costs = ", ".join(COSTS.values())
@@ -292,13 +293,13 @@ def _floor(comparison: Comparison, best: Mapping[int, Run]) -> TimeFloor | None:
     return TimeFloor(*map(float, np.mean(found, axis=0)))
 
 
-def _after(watch: Watch, prepared: PreparedRanking) -> Watch:
-    """Return a watcher that counts the runs of the search too."""
+def _in_phase(watch: Watch, phase: str, before: int = 0) -> Watch:
+    """Return a watcher of one of the two parts of a ranking, each of which has its own count."""
 
-    def counted(told: Progress) -> None:
-        watch(told._replace(done=prepared.tuning.runs + told.done, in_all=prepared.runs))
+    def named(told: Progress) -> None:
+        watch(told._replace(phase=phase, before=before))
 
-    return counted
+    return named
 
 
 def _judge(prepared: PreparedRanking, tuned: Tuned, engine: Engine, watch: Watch) -> None:

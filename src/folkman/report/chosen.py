@@ -79,7 +79,8 @@ def chosen(arms: Arms, facts: Mapping[str, Settings], asked: Asked) -> Chosen:
     asked_hue = [asked.hue] if isinstance(asked.hue, str) else list(asked.hue or ())
     hue = [_setting(key.strip(), own, "setting") for part in asked_hue for key in part.split(",")]
     across = None if is_cost else x
-    panels = _panels(own, across, hue if asked.hue is not None else None, facet)
+    wanted = hue if asked.hue is not None else None
+    panels = _panels(own, across, wanted, facet, plainly=wanted is None and not asked.where)
     return Chosen(x, y, is_cost, panels)
 
 
@@ -139,16 +140,21 @@ def grid_of(
 
 
 def _panels(
-    own: Mapping[str, Settings], x: str | None, hue: list[str] | None, facet: str | None
+    own: Mapping[str, Settings],
+    x: str | None,
+    hue: list[str] | None,
+    facet: str | None,
+    *,
+    plainly: bool,
 ) -> list[Panel]:
     values = [None] if facet is None else _facets(own, facet)
-    asked = hue is not None
+    plainly = plainly and facet is None and x is None
     keys = list(hue) if hue is not None else _enough(own, x, facet)
     found = []
     for value in values:
         # an arm that the facet does not concern is in every panel
         here = {arm: s for arm, s in own.items() if facet is None or s.get(facet, value) == value}
-        groups = _grouped(here, x, keys, plainly=facet is None and x is None and not asked)
+        groups = _grouped(here, x, keys, plainly=plainly)
         title = "" if facet is None else _title(facet, value)
         found.append(Panel(title, groups))
     return found

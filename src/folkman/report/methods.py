@@ -45,6 +45,8 @@ def describe_price(price: Callable[[int, int], int]) -> str:
 
     >>> describe_price(lambda d, b: d * b // 2 + d + 32)
     '0.5 S + d + 32'
+    >>> describe_price(lambda d, b: 11 * d - 512)
+    '11 d - 512'
     """
     (low, high), (few, many) = (1024, 2048), (16, 32)
     corner = price(low, few)
@@ -56,11 +58,15 @@ def describe_price(price: Callable[[int, int], int]) -> str:
     rest = corner - models * low * few - entries * low - extra * few
     parts = [(models, "S"), (entries, "d"), (extra, "b")]
     shown = [
-        unit if abs(count - 1) < 1e-3 else f"{count:.3g} {unit}"
+        (count < 0, unit if abs(abs(count) - 1) < 1e-3 else f"{abs(count):.3g} {unit}")
         for count, unit in parts
         if abs(count) > 5e-3
     ]
-    return " + ".join(shown + ([f"{rest:.0f}"] if abs(rest) > 0.5 else [])) or "0"
+    shown += [(rest < 0, f"{abs(rest):.0f}")] if abs(rest) > 0.5 else []
+    text = "".join(f"{' - ' if below else ' + '}{term}" for below, term in shown)
+    if text.startswith(" - "):
+        return f"-{text[3:]}"
+    return text.removeprefix(" + ") or "0"
 
 
 def print_methods(rows: Sequence[Json]) -> None:

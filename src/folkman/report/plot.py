@@ -202,8 +202,11 @@ def _laid_out(
     for axes in every[len(panels) :]:
         axes.remove()
     shown = every[: len(panels)]
-    for index, (axes, panel) in enumerate(zip(shown, panels, strict=True)):
+    for index, axes in enumerate(shown):
         paint(axes, index)
+    bound_by_means(shown[0], means, found.y)  # and with it all others: they share the axis
+    note += _beyond(shown)
+    for index, (axes, panel) in enumerate(zip(shown, panels, strict=True)):
         single = len(panels) == 1
         finish(axes, *(labels if single else ("", "")), note if single else panel.title)
         if index + across >= len(panels):  # nothing is below it
@@ -215,9 +218,19 @@ def _laid_out(
             figure.suptitle(note, fontsize="small", color=grey(0.35))
         else:
             figure.set_label(note)
-    bound_by_means(shown[0], means, found.y)  # and with it all others: they share the axis
     _name(figure, shown, across)
     return figure
+
+
+def _beyond(shown: Sequence["Axes"]) -> str:
+    """Return that bars leave the figure, where some do: few seeds may have wide intervals."""
+    from matplotlib.collections import LineCollection
+
+    low, high = shown[0].get_ylim()
+    bars = [each for axes in shown for each in axes.collections if isinstance(each, LineCollection)]
+    ends = [np.asarray(segment)[:, 1] for each in bars for segment in each.get_segments()]
+    wide = any(end.min() < low or end.max() > high for end in ends)
+    return "; a bar without ends is longer than the figure" if wide else ""
 
 
 def _size(count: int, across: int, rows: int, style: Style) -> tuple[float, float]:

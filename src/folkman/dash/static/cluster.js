@@ -1,6 +1,6 @@
 // The page of a real cluster: its nodes' health, their curves and links, and what went wrong.
 
-import { Chart, Series } from "./charts.js";
+import { Chart, Series, Zoom } from "./charts.js";
 import { colourOf, shade } from "./colours.js";
 import { Table, Wrong, card, choices, draw, make, number } from "./dom.js";
 import { arrow, onCircle } from "./map.js";
@@ -32,12 +32,13 @@ export class ClusterPage {
     links.body.append(this.map.element, this.unlinked);
     table.body.append(this.links.element);
     this.table = table.element;
-    this.charts = Object.keys(state.metrics).map((metric) => new Chart(state.metrics, metric, this.redraw));
-    this.axis = choices("Against", Object.entries(state.axes), this.x, (value) => { this.x = value; this.redraw(); });
+    this.zoom = new Zoom(this.redraw);
+    this.charts = Object.keys(state.metrics).map((metric) => new Chart(state.metrics, metric, this.redraw, this.zoom));
+    this.axis = choices("Against", Object.entries(state.axes), this.x, (value) => this.against(value));
     this.main.replaceChildren(
       this.wrong.element,
       make("div", { class: "cards" }, nodes.element),
-      make("div", { class: "bar below" }, this.axis, make("span", { class: "quiet" }, "Curves begin when this page's server began to watch.")),
+      make("div", { class: "bar below" }, this.axis, this.zoom.button, make("span", { class: "quiet" }, "Curves begin when this page's server began to watch.")),
       make("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
       make("div", { class: "cards half" }, links.element, make("div", { class: "stack" }, faults.element, table.element)));
   }
@@ -72,16 +73,20 @@ export class ClusterPage {
     this.redraw();
   }
 
+  against(axis) {
+    this.x = axis;
+    this.axis.querySelector("select").value = axis;
+    this.zoom.set(null);
+  }
+
   key(key) {
-    if (key !== "x") return;
     const axes = Object.keys(this.about.axes);
-    this.x = axes[(axes.indexOf(this.x) + 1) % axes.length];
-    this.axis.querySelector("select").value = this.x;
-    this.redraw();
+    if (key === "x") this.against(axes[(axes.indexOf(this.x) + 1) % axes.length]);
+    else this.zoom.key(key, this.charts);
   }
 
   keys() {
-    return [["x", "next axis"]];
+    return [["x", "next axis"], ...this.zoom.keys()];
   }
 
   summary() {

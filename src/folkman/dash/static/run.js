@@ -1,9 +1,10 @@
 // The page of a run folder.
 
-import { Chart, Series } from "./charts.js";
-import { colourOf, dashOf } from "./colours.js";
+import { Chart, Series, Zoom } from "./charts.js";
+import { colourOf } from "./colours.js";
 import { Table, Wrong, card, choices, make, number, offer } from "./dom.js";
 import { Cell } from "./map.js";
+import { lookOf } from "./save.js";
 
 const FIRST = ["train_loss", "test_accuracy", "consensus", "mean_age"];
 
@@ -25,22 +26,28 @@ export class RunPage {
     const hidden = new Set((this.groups ?? []).filter((group) => !group.shown).map((group) => group.label));
     this.runs = new Map(state.runs.map((run) => [run.id, { ...run, series: new Series(run.columns, run.step) }]));
     const labels = [...new Set(state.runs.map((run) => run.label))];
-    this.groups = labels.map((label, index) => ({ label, index, shown: !hidden.has(label), runs: [...this.runs.values()].filter((run) => run.label === label) }));
+    const methods = [...new Set(state.runs.map((run) => run.method ?? run.label))];
+    this.groups = labels.map((label, index) => {
+      const runs = [...this.runs.values()].filter((run) => run.label === label), first = runs[0];
+      const look = first.place === undefined ? {} : { colour: methods.indexOf(first.method), dash: first.place ? [7, 4] : [] };
+      return { label, index, shown: !hidden.has(label), runs, ...look };
+    });
     if (!known) this.build();
     this.pick(this.picked);
   }
 
   build() {
     const { axes, metrics } = this.about;
-    this.charts = FIRST.map((metric) => new Chart(metrics, metric, this.redraw));
+    this.zoom = new Zoom(this.redraw);
+    this.charts = FIRST.map((metric) => new Chart(metrics, metric, this.redraw, this.zoom));
     this.cell = new Cell((id) => this.pick(id));
-    this.axis = choices("Against", Object.entries(axes), this.x, (value) => { this.x = value; this.redraw(); });
+    this.axis = choices("Against", Object.entries(axes), this.x, (value) => this.against(value));
     this.seeds = choices("Seeds", [["mean", "mean"], ["each", "each"]], "mean", (value) => { this.each = value === "each"; this.redraw(); });
     const legend = make("fieldset", { class: "legend" }, make("legend", { class: "quiet" }, "Algorithms"));
     this.swatches = this.groups.map((group) => {
       const swatch = make("canvas", { class: "swatch", width: 26, height: 8 });
       legend.append(make("label", {}, make("input", { type: "checkbox", checked: group.shown, onchange: (event) => this.toggle(group.label, event.target.checked) }), swatch, group.label));
-      return [swatch, group.index];
+      return [swatch, lookOf(group)];
     });
     this.paintSwatches();
     this.list = new Table(["run", "seed", "state", "slots", "training loss", "accuracy", "mean age"], "Runs");
@@ -49,9 +56,16 @@ export class RunPage {
     this.wrong = new Wrong();
     this.main.replaceChildren(
       this.wrong.element,
-      make("div", { class: "bar" }, this.axis, this.seeds, legend),
+      make("div", { class: "bar" }, this.axis, this.seeds, this.zoom.button, legend),
       make("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
       make("div", { class: "cards half" }, make("div", { class: "stack" }, this.cell.element, this.cell.air.element), make("div", { class: "stack" }, this.cell.table.element, runs.element)));
+  }
+
+  // Another axis has another range: what was zoomed in on is not on it.
+  against(axis) {
+    this.x = axis;
+    this.axis.querySelector("select").value = axis;
+    this.zoom.set(null);
   }
 
   // Offer what there is: axes and metrics that runs have, seeds where there are several, runs with a cell.
@@ -84,12 +98,12 @@ export class RunPage {
   }
 
   paintSwatches() {
-    for (const [canvas, index] of this.swatches) {
+    for (const [canvas, look] of this.swatches) {
       const pen = canvas.getContext("2d");
       pen.clearRect(0, 0, 26, 8);
-      pen.strokeStyle = colourOf(index);
+      pen.strokeStyle = colourOf(look.colour);
       pen.lineWidth = 3;
-      pen.setLineDash(dashOf(index));
+      pen.setLineDash(look.dash);
       pen.beginPath();
       pen.moveTo(0, 4);
       pen.lineTo(26, 4);
@@ -151,7 +165,7 @@ export class RunPage {
     this.wrong.show(this.complaints());
     for (const chart of this.charts) chart.draw(this.groups, this.x, this.about.axes, this.each);
     const rows = [...this.runs.values()];
-    this.list.show(rows.map((run) => [run.label, String(run.seed), run.verdict || run.status, `${number(run.done, 7)} of ${this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped", "not learning"].includes(rows[index].verdict || rows[index].status));
+    this.list.show(rows.map((run) => [run.label, String(run.seed), run.verdict || run.status, `${number(run.done, 7)} of ${run.slots ?? this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped", "not learning"].includes(rows[index].verdict || rows[index].status));
   }
 
   repaint() {
@@ -163,9 +177,9 @@ export class RunPage {
   key(key) {
     const axes = [...this.axis.querySelectorAll("option")].map((option) => option.value);
     if (key === "x") {
-      this.x = axes[(axes.indexOf(this.x) + 1) % axes.length];
-      this.axis.querySelector("select").value = this.x;
-    } else if (key === "c") this.cell.next();
+      this.against(axes[(axes.indexOf(this.x) + 1) % axes.length]);
+    } else if (this.zoom.key(key, this.charts)) return;
+    else if (key === "c") this.cell.next();
     else if (key === "[" || key === "]") this.cell.step(key === "]" ? 1 : -1);
     else return;
     this.redraw();
@@ -173,13 +187,14 @@ export class RunPage {
 
   keys() {
     const found = this.axis.querySelectorAll("option").length > 1 ? [["x", "next axis"]] : [];
-    return [...found, ...this.cell.keys()];
+    return [...found, ...this.zoom.keys(), ...this.cell.keys()];
   }
 
   summary() {
     const runs = [...this.runs.values()], ended = runs.filter((run) => ["finished", "diverged"].includes(run.status)).length;
-    const done = runs.reduce((sum, run) => sum + (run.status === "finished" || run.status === "diverged" ? this.about.slots : run.done), 0);
+    const all = (run) => run.slots ?? this.about.slots;
+    const done = runs.reduce((sum, run) => sum + (run.status === "finished" || run.status === "diverged" ? all(run) : run.done), 0);
     const state = runs.some((run) => run.status === "running") ? "running" : ended === runs.length ? (runs.some((run) => run.status === "diverged") ? "diverged" : "finished") : runs.some((run) => run.status === "stopped") ? "stopped" : "waiting";
-    return { state, text: `${state}, ${ended} of ${runs.length} runs`, part: done / Math.max(1, runs.length * this.about.slots) };
+    return { state, text: `${state}, ${ended} of ${runs.length} runs`, part: done / Math.max(1, runs.reduce((sum, run) => sum + all(run), 0)) };
   }
 }

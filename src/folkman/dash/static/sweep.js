@@ -2,6 +2,7 @@
 
 import { colourOf } from "./colours.js";
 import { Table, Wrong, card, choices, draw, make, number, offer } from "./dom.js";
+import { Parallel } from "./parallel.js";
 
 const WIDE = 200, TALL = 60, MOST_SHOWN = 300;
 
@@ -27,8 +28,9 @@ export class SweepPage {
     this.failureCard = failures.element;
     this.picker = choices("Curve", Object.entries(state.metrics), this.metric, (value) => this.choose(value));
     this.wrong = new Wrong();
+    this.parallel = new Parallel((arms) => this.keep(arms));
     const head = make("div", { class: "bar" }, this.picker, make("span", { class: "quiet" }, "One small figure per arm, one line per seed, all on the same scale."));
-    this.main.replaceChildren(this.wrong.element, head, this.grid, make("p"), failures.element, make("p"), workers.element);
+    this.main.replaceChildren(this.wrong.element, this.parallel.element, head, this.grid, make("p"), failures.element, make("p"), workers.element);
   }
 
   news(news) {
@@ -40,6 +42,24 @@ export class SweepPage {
     const arms = new Map();
     for (const job of this.jobs.values()) arms.set(job.arm, [...(arms.get(job.arm) ?? []), job]);
     return [...arms].slice(0, MOST_SHOWN);
+  }
+
+  // Show the small figures of these arms alone.
+  keep(arms) {
+    this.kept = arms;
+    for (const [arm, { element }] of this.drawn) element.hidden = !arms.has(arm);
+  }
+
+  // What each arm is and where it ended, in the mean over its jobs that have rows.
+  ends() {
+    const metrics = this.offered().map(([name]) => name);
+    return this.arms().map(([arm, jobs]) => {
+      const mean = (name) => {
+        const last = jobs.map((job) => job.columns?.[name]?.at(-1)).filter((value) => value !== null && value !== undefined);
+        return last.length ? last.reduce((a, b) => a + b, 0) / last.length : null;
+      };
+      return { arm, label: jobs[0].label, settings: jobs[0].settings ?? {}, ends: Object.fromEntries(metrics.map((name) => [name, mean(name)])) };
+    });
   }
 
   span(column) {
@@ -88,6 +108,8 @@ export class SweepPage {
       else this.grid.append(element);
       this.drawn.set(arm, { key, element });
     }
+    this.parallel.show(this.ends(), this.offered());
+    if (this.kept) this.keep(this.kept);
     const failed = [...this.jobs.values()].filter((job) => job.state === "failed" || job.state === "diverged");
     this.failureCard.hidden = !failed.length;
     this.failures.show(failed.map((job) => [job.arm, String(job.seed), job.message || job.state]), () => true);
@@ -111,6 +133,7 @@ export class SweepPage {
   repaint() {
     this.drawn.clear();
     this.grid.replaceChildren();
+    this.parallel.repaint();
     this.redraw();
   }
 
