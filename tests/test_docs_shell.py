@@ -168,6 +168,10 @@ def before(tmp_path_factory):
     pairs = [(tx, rx) for tx in range(4) for rx in range(4) if tx != rx]
     rows = "".join(f"0,{tx},{rx},15\n" for tx, rx in pairs)
     (place / "links.csv").write_text(f"time_s,tx,rx,snr_db\n{rows}")
+    able = "".join(f"{client},{20 + client},1000\n" for client in range(3))
+    (place / "capacity.csv").write_text(f"client,computation,communication\n{able}")
+    there = "".join(f"{client},0,{client + 3}\n" for client in range(3))
+    (place / "there.csv").write_text(f"client,active_s,inactive_s\n{there}")
     (place / "mine.toml").write_text(
         'nodes = 2\n[[algorithm]]\nname = "async_sharing"\nstep = 0.2\n'
     )
@@ -182,6 +186,7 @@ TAKEN = {
     "devices.md": ("mine.toml",),
     "tutorials/own-data.md": ("mine.npz", "lines.json"),
     "tutorials/own-radio.md": ("links.csv",),
+    "tutorials/own-traces.md": ("capacity.csv", "there.csv"),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
 }
 """What must be there before a page's first command, because the page says so or another page makes

@@ -61,11 +61,17 @@ class Faults(NamedTuple):
 
     def present(self, num_nodes: int, slot: Array) -> Array:
         """Tell which nodes are there in a slot, (node,) bool."""
-        there = jnp.ones(num_nodes, bool)
-        for node, start, back in (*self.away, *self.crash):
-            gone = (slot >= start) & (slot < (NEVER if back is None else back))
-            there = there.at[node].set(there[node] & ~gone)
-        return there
+        every = (*self.away, *self.crash)
+        if not every:
+            return jnp.ones(num_nodes, bool)
+        # one table, however many there are: a trace of devices may name thousands
+        node, start, back = (
+            jnp.asarray([NEVER if each is None else each for each in column], jnp.int32)
+            for column in zip(*every, strict=True)
+        )
+        gone = (slot >= start) & (slot < back)
+        own = node[:, None] == jnp.arange(num_nodes, dtype=jnp.int32)[None]
+        return ~jnp.any(gone[:, None] & own, axis=0)
 
     def receives(self, num_nodes: int, slot: Array) -> Array:
         """Return to which nodes a message can be brought in a slot, (node,) bool.

@@ -127,6 +127,42 @@ MORE = {
         "lower shards_per_node",
     ),
     "a partition that data do not give": (settings("partition.name=given"), "another partition"),
+    "devices that data do not name": (
+        settings("partition.name=by_device"),
+        "by_device: expected data that names its nodes",
+    ),
+    "a watch that was not fetched": (
+        settings("data.name=smartwatch", "data.folder=no"),
+        "folkman data fetch smartwatch",
+    ),
+    "LEAF elsewhere": (settings("data.name=femnist", "data.path=no"), "LEAF's .json files at no"),
+    "LEAF that is none": (
+        settings("data.name=shakespeare", "data.path=c.toml"),
+        "c.toml, line 1: expected JSON",
+    ),
+    "HAR elsewhere": (settings("data.name=uci_har", "data.path=no"), "that holds train and test"),
+    "series that are images": (settings("model.name=conv1d"), "use a data set of series"),
+    "no state to remember": (
+        settings("model.name=gru", "model.hidden=0"),
+        "expected hidden >= 1",
+    ),
+    "links that are not there": (
+        settings("network.name=gains", "network.path=no.csv"),
+        "found none at no.csv; check the path",
+    ),
+    "links that are no array": (
+        settings("network.name=gains", "network.path=bad.npz"),
+        "write it with numpy.save or numpy.savez",
+    ),
+    "an unknown fading": (
+        settings("network.name=gains", "network.path=some.csv", "network.fading=rice"),
+        "'network.fading' is not right",
+    ),
+    "a trace that is not there": (
+        settings("faults.trace=no.csv"),
+        "expected a trace at no.csv, found none; check the path",
+    ),
+    "a trace without samples": (settings("compute_slots.trace=some.csv"), "compute_slots.samples"),
     "more samples in all than held": (settings("partition.total=99999999"), "lower it"),
     "an unknown packing": (settings("compression.name=zip"), "has no 'zip'; known:"),
     "a packing of nothing": (

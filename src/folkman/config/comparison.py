@@ -179,7 +179,7 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
     for key in raw:
         if key not in Comparison.model_fields and key != "radio":
             raise ConfigError(f"unknown key '{key}'; {nearest(key, Comparison.model_fields)}")
-    raw = anchored(_with_radio(raw), Path.cwd())
+    raw = _told_traces(anchored(_with_radio(raw), Path.cwd()))
     tables = {**DEFAULT, **_fitting(raw), **raw}
     resolved = {name: CHOICES[name].resolve(tables[name]) for name in SINGLE}
     if "energy" in raw:
@@ -196,6 +196,19 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
     if try_builders:
         _try_builders(comparison)
     return comparison if {"algorithm", "tuned"} & raw.keys() else _with_note(comparison)
+
+
+def _told_traces(raw: Table) -> Table:
+    """Return a configuration with numbers in the place of traces of devices, if it names any."""
+    tables = (raw.get("compute_slots"), raw.get("faults"))
+    if not any(isinstance(table, Mapping) and "trace" in table for table in tables):
+        return raw
+    from folkman.config.traces import with_traces  # here and not above: few have traces
+
+    try:
+        return with_traces(raw)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _with_note(comparison: Comparison) -> Comparison:

@@ -73,6 +73,24 @@ def links():
     return {"links.csv": "\n".join(lines) + "\n"}
 
 
+def traces():
+    """Return what four clients can do and when they are there, in FedScale's terms."""
+    capacity = "client,computation,communication\n"
+    capacity += "".join(f"{7 * k},{12.5 * (k + 1)},{4000 // (k + 1)}\n" for k in range(4))
+    table = {
+        str(7 * k): {
+            "duration": 40,
+            "inactive": [10 + k, 30 + k],
+            "finish_time": 40 + k,
+            "active": [0, 20],
+            "model": f"phone {k}",
+        }
+        for k in range(4)
+    }
+    there = json.dumps(table, indent=1) + "\n"
+    return {"capacity.csv": capacity, "availability.json": there}
+
+
 def samples():
     """Return all files: path below this folder -> text."""
     return {
@@ -80,6 +98,7 @@ def samples():
         **shakespeare(),
         **har(np.random.default_rng(2)),
         **links(),
+        **traces(),
     }
 
 
