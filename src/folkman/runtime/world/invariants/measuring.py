@@ -187,6 +187,7 @@ class Measured(Invariant):
         """See that a broadcast comes when its time has come, not before, and to whom it says."""
         sent = sorted({effect.peer for effect in seen.of(Publish)})
         there = core.there()
+        self._look_at_next(seen, books, core, now_s)
         waits = any(books.of[j].open is not None and books.of[j].counts for j in there)
         number = seen.host.number
         if not sent:
@@ -211,6 +212,17 @@ class Measured(Invariant):
             books.told = worst, now_s
         bits = 8 * len(seen.of(Publish)[0].data)
         books.due_s, books.sent_slot = now_s + books.pause_s(sent, bits), core.node.slot
+
+    def _look_at_next(self, seen: Seen, books: _Books, core: Any, now_s: float) -> None:
+        """See that a node wants to be called when it may send what it has not sent yet."""
+        node, there = core.node, core.there()
+        sent = bool(seen.of(Publish)) or node.slot == books.sent_slot
+        waits = any(books.of[j].open is not None and books.of[j].counts for j in there)
+        if sent or waits or not there or not node.may_send or not node.offers():
+            return
+        wanted_s = max(books.due_s, books.alone_s + TRY_S, now_s)
+        if core.next_s() > wanted_s + 1e-6:
+            raise _broken(self, f"node {seen.host.number} has news, and wants to send it too late")
 
     def _compare(self, seen: Seen, books: _Books, facts: Any) -> None:
         of = {name_of(peer): receiver for peer, receiver in books.of.items()}
