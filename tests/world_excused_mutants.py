@@ -1,3 +1,75 @@
-"""Mutants that no schedule can show, each with the reason: its name -> one sentence."""
+"""Mutants that no schedule can show, each with the reason.
 
-EXCUSED: dict[str, str] = {}
+A mutant is named by its file under `src/folkman/runtime`, by the line that it changes, without what
+is around it, and by the change. Line numbers are no part of the name, so that it stays.
+"""
+
+SAME = {
+    (
+        "core/saving.py",
+        "self._steps = 0  # in the save that is under way",
+        "statement dropped",
+    ): "it is set whenever a save begins, before anything reads it",
+    (
+        "core/own_beat.py",
+        "self._told: tuple[float, float] = (math.nan, -math.inf)  # R_i as last told, and when",
+        "sign dropped",
+    ): "the rate beside it is no number, and no rate is near that: the first is told in any case",
+    (
+        "core/own_beat.py",
+        "if abs(period.rate - rate) <= NEWS_SHARE * rate and now_s - told_s < NEWS_S:",
+        "comparison: < -> <=",
+    ): "they differ in one instant that no clock meets",
+    (
+        "control.py",
+        "if not SIGNATURE_BYTES < len(data) <= LARGEST_BYTES:",
+        "comparison: < -> <=",
+    ): "a signature without a body is refused either way, under another word",
+    (
+        "control.py",
+        "self._sequence += 1",
+        "constant: 1 -> 2",
+    ): "numbers of words need to rise, by how much is nobody's matter",
+    (
+        "mailbox.py",
+        "if not 0 <= row < len(self.payload):",
+        "comparison: < -> <=",
+    ): "only neighbours are forgotten, and each of them has a row",
+    (
+        "core/fresh_beat.py",
+        "self._rest_s = min(2 * self._rest_s, MOST_REST_S)",
+        "operator: * -> /",
+    ): "a look that found nothing is repeated after any time up to the same limit",
+}
+"""Programs that do the same, or what nobody may rely on."""
+
+OUT_OF_REACH = {
+    (
+        "durable.py",
+        'write_whole(disk, MEMBERS_SEEN_FILE, b"%d\\n" % version)',
+        "statement dropped",
+    ): "the world keeps lists of members itself; tests/runtime/test_durable.py asks for it",
+    (
+        "core/core.py",
+        "self.watch.refused(event.reason, event.text)",
+        "statement dropped",
+    ): "no transport of the world refuses a stranger; it is a word in a health file",
+    (
+        "core/rounds.py",
+        "self._later = [entry for entry in self._later if entry[0] > now_s]",
+        "comparison: > -> >=",
+    ): "no schedule has rounds on an emulated air; tests/runtime has",
+    (
+        "core/rounds.py",
+        "self._begun = True",
+        "constant: True -> False",
+    ): "it counts where senders hold back, on graphs that change; no schedule has one",
+    (
+        "link_quality.py",
+        "return np.inf if known is None else known * (1.0 - self.loss[peer])",
+        "operator: * -> /",
+    ): "without a threshold every quality is above it, and no schedule has one",
+}
+"""Places that no schedule runs, or whose outcome none looks at: holes of the world, said here."""
+
+EXCUSED: dict[tuple[str, str, str], str] = SAME | OUT_OF_REACH

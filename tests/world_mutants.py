@@ -54,6 +54,7 @@ class Mutant(NamedTuple):
     text: bytes
     first: int  # the lines of the source that are changed
     last: int
+    key: tuple[str, str, str]  # file, line and change, as `tests/world_excused_mutants.py` has them
 
 
 def semantic() -> Iterator[Mutant]:
@@ -64,7 +65,8 @@ def semantic() -> Iterator[Mutant]:
             raise ValueError(f"'{name}': expected its place once in {path}, {text.count(before)}")
         first = text[: text.index(before)].count("\n") + 1
         last = first + before.rstrip("\n").count("\n")
-        yield Mutant(name, path, text.replace(before, after).encode(), first, last)
+        changed = text.replace(before, after).encode()
+        yield Mutant(name, path, changed, first, last, (path, name, "by hand"))
 
 
 def drawn(size: int, seed: int) -> Iterator[Mutant]:
@@ -76,7 +78,15 @@ def drawn(size: int, seed: int) -> Iterator[Mutant]:
             compile(text, site.path, "exec")
         except SyntaxError:
             continue
-        yield Mutant(site.name, site.path, text, site.first, site.last)
+        yield Mutant(site.name, site.path, text, site.first, site.last, _key(site))
+
+
+def _key(site: Any) -> tuple[str, str, str]:
+    """Return what names a place though lines before it come and go."""
+    line = (ROOT / site.path).read_text().splitlines()[site.line - 1].strip()
+    dropped = site.kind in ("statement dropped", "sign dropped", "not dropped")
+    change = site.kind if dropped else f"{site.kind}: {site.before} -> {site.after}"
+    return site.path.removeprefix("src/folkman/runtime/"), line, change
 
 
 def _is_worded(site: Any) -> bool:
@@ -175,16 +185,14 @@ def _result(child: _Child, *, late: bool) -> dict[str, Any]:
     return {"mutant": child.mutant.name, "path": child.mutant.path, "s": spent_s, **found}
 
 
-def report(results: Sequence[dict[str, Any]]) -> str:
+def report(results: Sequence[dict[str, Any]], excused: int) -> str:
     """Return the share that was caught, by which invariants, and the survivors by name."""
-    excused = [each for each in results if each["mutant"] in EXCUSED]
-    results = [each for each in results if each["mutant"] not in EXCUSED]
     caught = [each for each in results if each["status"] != SURVIVED]
     by: dict[str, int] = {}
     for each in caught:
         by[str(each.get("by", "timeout"))] = by.get(str(each.get("by", "timeout")), 0) + 1
     share = f"{len(caught) / max(len(results), 1):.1%}"
-    lines = [f"{len(caught)} of {len(results)} mutants caught ({share}), {len(excused)} excused"]
+    lines = [f"{len(caught)} of {len(results)} mutants caught ({share}), {excused} excused"]
     lines.append("by invariant: " + ", ".join(f"{k}: {n}" for k, n in sorted(by.items())))
     lines += [f"survived: {each['mutant']}" for each in results if each["status"] == SURVIVED]
     return "\n".join(lines)
@@ -219,7 +227,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     last = {each["mutant"]: each for each in _read(chosen.json) if each["mutant"] in names}
     results = [each for each in last.values() if _is_settled(each, chosen.seeds)]
     done = {each["mutant"] for each in results}
-    todo = [each for each in mutants if each.name not in done and each.name not in EXCUSED]
+    excused = {each.name for each in mutants if each.key in EXCUSED}
+    results = [each for each in results if each["mutant"] not in excused]
+    todo = [each for each in mutants if each.name not in done | excused]
     import blake3  # noqa: F401 - before the forks, which then share it
     import msgspec  # noqa: F401
     import numpy  # noqa: F401
@@ -241,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{found['mutant'][:110]}  [{found.get('seed')}] {why}", flush=True)
         if time.monotonic() - begun_s > chosen.until_s:
             break
-    print(report(results))
+    print(report(results, len(excused)))
     return 0
 
 

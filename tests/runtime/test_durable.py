@@ -214,6 +214,14 @@ def test_a_full_disk_is_not_filled_further_by_what_could_not_be_written(refused)
     assert disk.names() == []
 
 
+def test_the_same_state_is_the_same_bytes():
+    arrays = state_of(3)
+    found = {durable.state_bytes(arrays, RUN) for _ in range(20)}  # three notes have six orders
+
+    assert len(found) == 1
+    assert set(durable.arrays_of(found.pop(), RUN)) == set(arrays)
+
+
 def test_a_result_is_there_whole_or_not_at_all():
     whole = FrailDisk()
     durable.save_final(whole, state_of(1), RUN)

@@ -273,3 +273,20 @@ def test_a_node_that_begins_again_from_its_save_goes_on_as_if_nothing_had_been(q
     for one, two in zip(nodes, again, strict=True):
         np.testing.assert_array_equal(one.params(), two.params())
         np.testing.assert_array_equal(slots_of(one.stamps()), slots_of(two.stamps()))
+
+
+def test_a_copy_of_an_earlier_life_is_older_than_any_of_the_next(quadratics):
+    problem = quadratics(nodes=3, dim=4)
+    node = ForwardNode(0, problem.of_node(0), METHOD, np.full(3, 1 / 3))
+    node.sequence, node.slot = (
+        2 << 32,
+        3,
+    )  # it began anew, and the others hold slot 11 of its life 1
+    node.rows[1] = [(1 << 32) + 11, 0, (2 << 32) + 5]
+    node.rows[2] = [(2 << 32) + 2, (1 << 32) + 7, 0]
+
+    known = node.slots_known()
+
+    assert known[:, 0].tolist() == [3, 0, 2]
+    assert known[1, 2] == 5  # ours is none: theirs counts as it is
+    assert known[2, 1] == 7

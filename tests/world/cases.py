@@ -24,6 +24,7 @@ from folkman.runtime.core.events import (
     Event,
     Finish,
     Health,
+    Linked,
     MembersChanged,
     Note,
     Publish,
@@ -31,6 +32,7 @@ from folkman.runtime.core.events import (
     Save,
     Start,
     Tell,
+    Tick,
 )
 from folkman.runtime.journal import WAKE
 from folkman.runtime.world.audit import Auditor
@@ -665,6 +667,29 @@ def another_round_taken() -> int:
     return broken_by(change, plan, asked=14)
 
 
+def sends_again_too_soon() -> int:
+    """In rounds a node sends its last message at every look around."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        sent = core.node.last_sent
+        again = isinstance(event, Tick) and sent and core.node.slot > 2
+        return [*effects, Publish(1, sent), Publish(1, sent)] if again else effects
+
+    return broken_by(change, PLAN._replace(method="rounds"), asked=29)
+
+
+def sends_nothing_over_a_new_link() -> int:
+    """In rounds a node sends nothing to one that is linked again."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Linked):
+            return [effect for effect in effects if not isinstance(effect, Publish)]
+        return effects
+
+    plan = PLAN._replace(method="rounds", faults=(Fault("flap", 0, 4.0, 5.0, 0.0, 1),))
+    return broken_by(change, plan, asked=29)
+
+
 CASES: tuple[Callable[[], int], ...] = (
     older_applied,
     published_unsaved,
@@ -710,6 +735,8 @@ CASES: tuple[Callable[[], int], ...] = (
     carried_away,
     stranger_passed_on,
     another_round_taken,
+    sends_again_too_soon,
+    sends_nothing_over_a_new_link,
 )
 """What is broken on purpose; `tests/world/test_world_auditor.py` knows which invariant says so."""
 

@@ -157,4 +157,66 @@ MENDED: dict[str, Plan] = {
         end_s=20.8,
         faults=(Fault("revoke", 0, 0.0, 20.0),),
     ),
+    # A node that had fallen behind carried parts of later slots than its own. Neighbours refused
+    # such a sum without an answer, and everything that it sent afterwards waited behind it.
+    "a sum was ahead of the node that carried it": _PLAN._replace(
+        seed=3047458,
+        method="band_sum",
+        nodes=4,
+        slots=20,
+        slot_s=0.5,
+        steps=20,
+        heal_s=6.0,
+        end_s=18.0,
+        faults=(Fault("cut", 1, 2.567465768388455, 6.0),),
+    ),
+    # A node ended with its last message on disk, and a power cut took the one before it from the
+    # outbox. A neighbour that was a round behind waited for that one for ever.
+    "the message before the last was lost at the end of a run": _PLAN._replace(
+        seed=3047626,
+        slots=8,
+        steps=4,
+        heal_s=4.8,
+        end_s=28.8,
+        faults=(
+            Fault("cut", 1, 2.450545487227608, 4.8, 1.0),
+            Fault("partition", 1, 3.1323988289207567, 4.8, 0.0, 2),
+        ),
+    ),
+    # A node that lost its state lived early slots again, in a new life. Copies were compared by
+    # slots alone: the others offered its old ones, a hundred times a second, and took no new one.
+    "copies of an earlier life were offered without end": _PLAN._replace(
+        seed=4012669,
+        method="forward",
+        nodes=5,
+        slots=20,
+        heal_s=12.0,
+        end_s=20.0,
+        faults=(Fault("lost", 1, 9.262836402386622, 12.0, 1.0),),
+    ),
+    # safetensors writes the metadata of a file in an order that differs from call to call. A bit
+    # that was flipped in it damaged another word each time.
+    "the same state was saved as other bytes": _PLAN._replace(
+        seed=4005250,
+        method="server",
+        nodes=2,
+        slots=10,
+        heal_s=5.199999999999999,
+        end_s=13.2,
+        faults=(Fault("flip", 0, 3.5814971589825215, 4.581497158982522),),
+    ),
+    # The world called a core at a time that the core had asked for before its clock stood still.
+    "a tick came half a second early after a sleep": _PLAN._replace(
+        seed=3030673,
+        method="alone",
+        slot_s=0.5,
+        heal_s=3.5999999999999996,
+        end_s=11.6,
+        faults=(
+            Fault("narrow", 0, 0.0, 3.5999999999999996, 4000.0, 2),
+            Fault("slow_gradients", 2, 1.3608688516358807, 3.5999999999999996, 20.0),
+            Fault("lost", 0, 1.7538355470987639, 3.253835547098764),
+            Fault("suspend", 2, 2.1691944082324595, 2.6691944082324595),
+        ),
+    ),
 }

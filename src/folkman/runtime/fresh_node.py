@@ -96,6 +96,12 @@ class FreshNode(Node):
         """Return the stamps that others hold, (node, origin), as last heard or believed."""
         return self._rows().copy()
 
+    def slots_known(self) -> NDArray[np.int64]:
+        """Return the slots of what every node holds of every origin, (node, origin)."""
+        rows = slots_of(self.rows_heard())
+        rows[self.index] = slots_of(self.stamps())
+        return rows
+
     def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
         """Take it that a peer has taken a message with these stamps."""
         raise NotImplementedError
@@ -293,6 +299,20 @@ class ForwardNode(FreshNode):
     def believe(self, peer: int, stamps: NDArray[np.int64], origin: int) -> None:
         """Take it that a peer has kept the copy of an origin."""
         self.rows[peer, origin] = max(self.rows[peer, origin], stamps[origin])
+
+    def slots_known(self) -> NDArray[np.int64]:
+        """Return the slots of what every node holds of every origin, as they compare with ours.
+
+        An origin that lost its state lives early slots in a later life. A copy of an earlier life
+        than ours counts as none, and one of a later life as no older than ours.
+        """
+        stamps = self.rows_heard()
+        stamps[self.index] = self.stamps()
+        stamps[self.index, self.index] = stamp_of(self.life, self.slot)
+        slots, lives = slots_of(stamps), stamps >> LIFE_BITS
+        own = slots[self.index]
+        later = np.where(lives > lives[self.index], np.maximum(slots, own), slots)
+        return np.where(lives < lives[self.index], 0, later)
 
     @staticmethod
     def _stamp(data: bytes) -> int:

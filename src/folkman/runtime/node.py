@@ -27,7 +27,7 @@ from folkman.packing.price import settled
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import emphasised, uneven_emphasis
 from folkman.problem.sampling import next_gradient
-from folkman.runtime.codec import Message, Sign, encode, encode_packed
+from folkman.runtime.codec import Message, Sign, encode, encode_packed, slot_of
 from folkman.runtime.feedback import NOTHING, Memory, Remembering, first_memory
 from folkman.runtime.mailbox import Checks, Mailbox
 from folkman.runtime.reach import Reach
@@ -175,6 +175,7 @@ class Node:
         self.loss = float("nan")  # of the last gradient
         self.used = self.mailbox.sequence.copy()  # the messages that the last slot saw, by sender
         self.last_sent = b""  # in rounds, until everyone has it: a neighbour may be a round behind
+        self.sent_before = b""  # the message before it
         self._held: Message | None = None  # with error feedback: the last one, as receivers hold it
         self._begun: _Begun | None = None
 
@@ -209,12 +210,19 @@ class Node:
         return {}
 
     def more_arrays(self) -> dict[str, NDArray]:
-        """Return what a node of this kind saves besides."""
-        return {}
+        """Return what a node of this kind saves besides.
+
+        As long as a message is formed anew after a restart, the one before it is the last that was
+        sent. Of the last of all messages, which is not, the one before is saved too.
+        """
+        if not self.sent_before or slot_of(self.last_sent) != self.slot:
+            return {}
+        return {"sent.before": np.frombuffer(self.sent_before, np.uint8)}
 
     def restore_more(self, arrays: dict[str, NDArray]) -> None:
         """Take up what `more_arrays` has saved."""
-        del arrays
+        if "sent.before" in arrays:
+            self.sent_before = arrays["sent.before"].tobytes()
 
     def reach_arrays(self) -> dict[str, NDArray]:
         """Return what is saved of the measure of what is far."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from folkman.runtime import control
 from folkman.runtime.core.fresh import FreshPace, freeze, fresh_node
 from folkman.runtime.core.own_beat import Beat
-from folkman.runtime.fresh_codec import slots_of, stamps_in
+from folkman.runtime.fresh_codec import stamps_in
 from folkman.runtime.fresh_index import Band, Offer, best_offer
 from folkman.runtime.fresh_node import ForwardNode, FreshNode
 
@@ -152,8 +152,7 @@ class Beliefs:
     def best_offer(self, core: "Core", progress: dict[int, int]) -> Offer | None:
         """Return the node's best message now; `progress` is what neighbours say of theirs."""
         node, me = self._node, self._node.index
-        rows = slots_of(node.rows_heard())
-        rows[me] = slots_of(node.stamps())
+        rows = node.slots_known()
         rows[me, me] = node.slot
         newest = np.maximum(rows.max(axis=0), 0)
         for peer, steps in progress.items():

@@ -88,8 +88,14 @@ class Hearing:
             core.hands.tell(peer, control.Refusal(error.sequence or 0, reason))
 
     def _is_held(self, peer: int, sequence: int) -> bool:
-        """Tell whether this message or a newer one is held; one of a past round may be neither."""
-        return sequence <= self._core.node.mailbox.newest_with_next_round(peer)
+        """Tell whether this message or a newer one is held; one of a past round may be neither.
+
+        Of copies that are passed on, their covers count: what is in them may be another's.
+        """
+        node = self._core.node
+        if isinstance(node, Node) and node.message == "forward":
+            return sequence <= node.newest_from(peer)
+        return sequence <= node.mailbox.newest_with_next_round(peer)
 
     def _held_for(self, peer: int, sequence: int) -> int:
         """Return what is acknowledged in place of a message that is not newer than what is held.

@@ -3,7 +3,7 @@
 Then the node waits for what it needs, and hears. The state is saved before anything is sent, and
 with it the message before: a node that begins again repeats itself word for word, and whoever
 missed that message still gets it. After the end of a run the message of the last round is saved
-too, and is not formed again.
+too, and is not formed again; the one before it then stays on the disk beside it.
 """
 
 import math
@@ -105,9 +105,14 @@ class InRounds(_Waits):
         self._begun = False  # has a slot begun whose end is not looked at yet?
 
     def begin(self, core: "Core", now_s: float) -> None:
-        """Send the last message again: a neighbour may be a round behind."""
+        """Send the last message again, and at the end of a run the one before it.
+
+        A neighbour may be a round behind.
+        """
         node = _learner(core)
         if node.last_sent:
+            if node.sent_before:
+                self._push(core, node.sent_before, now_s)
             self._push(core, node.last_sent, now_s)
             if slot_of(node.last_sent) == node.slot:
                 self._sent_at = _place(node)
@@ -150,6 +155,7 @@ class InRounds(_Waits):
         data, sequence, slot = node.formed()
         core.hands.note(journal.SEND, slot, [sequence])
         self._push(core, data, now_s)
+        node.sent_before = node.last_sent
         node.last_sent, self._sent_at, self._saves = data, here, False
         core.hands.counts["sent"] += 1
         return True

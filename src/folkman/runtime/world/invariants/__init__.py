@@ -1,7 +1,7 @@
 """Some thirty sentences, each a class: what holds in every schedule, whatever happens."""
 
 from folkman.runtime.world.audit import Invariant
-from folkman.runtime.world.invariants.habits import Restored, Saves, Unmoved
+from folkman.runtime.world.invariants.habits import Resends, Restored, Saves, Unmoved
 from folkman.runtime.world.invariants.keeping import ExitCode, OnePair, SavedFirst, SavedStates
 from folkman.runtime.world.invariants.measuring import Measured
 from folkman.runtime.world.invariants.messages import (
@@ -53,6 +53,7 @@ ALL: tuple[type[Invariant], ...] = (
     Saves,
     Restored,
     Unmoved,
+    Resends,
 )
 """By their numbers."""
 

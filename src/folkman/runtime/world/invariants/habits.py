@@ -1,4 +1,4 @@
-"""How a node treats its disk and its journal: invariants 26, 27 and 28."""
+"""How a node treats its disk, its journal and what must arrive: invariants 26 to 29."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -7,27 +7,32 @@ import numpy as np
 
 from folkman.runtime import state
 from folkman.runtime.codec import sequence_of
+from folkman.runtime.control import Hello
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import (
     Compute,
     Finish,
     Health,
+    Linked,
     Note,
     Publish,
     Save,
     Saved,
     SaveFailed,
     Start,
+    Tick,
+    Told,
 )
 from folkman.runtime.journal import WAKE
 from folkman.runtime.world.audit import Invariant, Seen
 from folkman.runtime.world.invariants.messages import _broken
+from folkman.runtime.world.plan import ON_A_BAND
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
     from folkman.runtime.world.world import World
 
-__all__ = ["Restored", "Saves", "Unmoved"]
+__all__ = ["Resends", "Restored", "Saves", "Unmoved"]
 
 AGAIN_S = 1.0
 """A disk that refused is given this time."""
@@ -89,6 +94,8 @@ class Saves(Invariant):
             if overdue and of.overdue:
                 raise _broken(self, f"node {number} has saved nothing for {now_s - of.state_s} s")
             of.overdue = overdue
+        if core.phase is Phase.WRITE and not of.open:
+            raise _broken(self, f"node {number} has a result, its disk is idle, and it waits")
         if core.phase is Phase.STOP and of.stop_s == -math.inf:
             of.stop_s = now_s
         if seen.of(Finish) and of.open and now_s < of.stop_s + GIVE_UP_S - 1e-6:
@@ -139,6 +146,52 @@ class Saves(Invariant):
 
 def _counter(start: Start, place: int) -> int:
     return 0 if start.state is None else int(start.state["counters"][place])
+
+
+class Resends(Invariant):
+    """29: what must arrive is sent again when that is due, and not before."""
+
+    number = 29
+    sentence = "who is linked or begins again is sent what waits for it, others after a while alone"
+    looks_at = (Publish, Linked, Told)
+
+    def __init__(self) -> None:
+        self._sent_s: dict[int, dict[tuple[int, int], float]] = {}  # (peer, number) -> when
+        self._lives: dict[int, dict[int, int]] = {}
+
+    def asks(self, world: "World") -> bool:
+        """Ask where messages wait for their acknowledgement."""
+        return world.setting.counts_on or world.plan.method in ON_A_BAND
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Begin anew."""
+        del world, start
+        self._sent_s[host.number], self._lives[host.number] = {}, {}
+
+    def stepped(self, seen: Seen) -> None:
+        """Look at what is sent a second time, and at what is not."""
+        core: Any = seen.host.core
+        number, now_s, event = seen.host.number, core._now_s, seen.event
+        sent, now = self._sent_s[number], {header.peer for header in seen.published}
+        if self._is_new(seen) and event.peer not in now:  # type: ignore[union-attr] - it has one
+            waits = any(peer == event.peer for peer, _ in sent)  # type: ignore[union-attr]
+            if waits and core.phase in (Phase.LEARN, Phase.LINGER):
+                raise _broken(self, f"node {number} sends nothing again to {event.peer}")  # type: ignore[union-attr]
+        after_s = seen.world.setting.settings.retry_s
+        for header in seen.published:
+            key = (header.peer, header.sequence)
+            if isinstance(event, Tick) and now_s < sent.get(key, -math.inf) + after_s - 1e-6:
+                raise _broken(self, f"node {number} sends {header.sequence} again too soon")
+            sent[key] = now_s
+
+    def _is_new(self, seen: Seen) -> bool:
+        """Tell whether a link came up in this step, or a neighbour said that it began again."""
+        lives, event = self._lives[seen.host.number], seen.event
+        if isinstance(seen.word, Hello) and isinstance(event, Told):
+            said = seen.word.incarnation
+            before, lives[event.peer] = lives.get(event.peer, said), said
+            return said != before
+        return isinstance(event, Linked) and event.peer in seen.node.neighbours
 
 
 class Restored(Invariant):

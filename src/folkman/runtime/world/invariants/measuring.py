@@ -23,6 +23,8 @@ PATIENCE = 20.0
 IN_A_ROW = 2
 """Messages that a receiver may leave unanswered before nobody waits for it."""
 MOST_PENALTY = 256
+NEWS_SHARE, NEWS_S = 0.1, 4.0
+"""Neighbours are told of a rate that has changed by this share, and after this time anyway."""
 TRY_S = 0.05
 """Where nobody was there, it is looked again after this time."""
 
@@ -84,6 +86,7 @@ class _Books:
         self.due_s, self.sent_slot = -math.inf, -1
         self.slot = -1  # after the step before
         self.alone_s = -math.inf  # when last nobody was there to send to
+        self.told: tuple[float, float] | None = None  # the rate that was told last, and when
 
     def learn(self, seen: Seen, now_s: float) -> None:
         """Take notice of the event of a step."""
@@ -184,6 +187,7 @@ class Measured(Invariant):
         """See that a broadcast comes when its time has come, not before, and to whom it says."""
         sent = sorted({effect.peer for effect in seen.of(Publish)})
         there = core.there()
+        self._look_at_next(seen, books, core, now_s)
         waits = any(books.of[j].open is not None and books.of[j].counts for j in there)
         number = seen.host.number
         if not sent:
@@ -197,13 +201,28 @@ class Measured(Invariant):
             return
         if waits or now_s < books.due_s - 1e-6:
             raise _broken(self, f"node {number} sends before its period is over")
-        for _, control in seen.told:
-            if isinstance(control.body, Period):
-                worst = min((r for j in sent if (r := books.of[j].rate) is not None), default=0.0)
-                if sorted(control.body.receivers) != sent or not _near(control.body.rate, worst):
-                    raise _broken(self, f"node {number} says {control.body}, measured {worst:.1f}")
+        worst = min((r for j in sent if (r := books.of[j].rate) is not None), default=0.0)
+        said = [each.body for _, each in seen.told if isinstance(each.body, Period)]
+        for period in said:
+            if sorted(period.receivers) != sent or not _near(period.rate, worst):
+                raise _broken(self, f"node {number} says {period}, measured {worst:.1f}")
+        if not said and (books.told is None or _is_news(books.told, worst, now_s)):
+            raise _broken(self, f"node {number} does not tell that its rate is {worst:.1f} bit/s")
+        if said:
+            books.told = worst, now_s
         bits = 8 * len(seen.of(Publish)[0].data)
         books.due_s, books.sent_slot = now_s + books.pause_s(sent, bits), core.node.slot
+
+    def _look_at_next(self, seen: Seen, books: _Books, core: Any, now_s: float) -> None:
+        """See that a node wants to be called when it may send what it has not sent yet."""
+        node, there = core.node, core.there()
+        sent = bool(seen.of(Publish)) or node.slot == books.sent_slot
+        waits = any(books.of[j].open is not None and books.of[j].counts for j in there)
+        if sent or waits or not there or not node.may_send or not node.offers():
+            return
+        wanted_s = max(books.due_s, books.alone_s + TRY_S, now_s)
+        if core.next_s() > wanted_s + 1e-6:
+            raise _broken(self, f"node {seen.host.number} has news, and wants to send it too late")
 
     def _compare(self, seen: Seen, books: _Books, facts: Any) -> None:
         of = {name_of(peer): receiver for peer, receiver in books.of.items()}
@@ -221,6 +240,11 @@ class Measured(Invariant):
             raise _broken(self, f"node {seen.host.number} waits for others than those who answer")
         if facts["counts"]["periods_given_up"] != books.given_up:
             raise _broken(self, f"node {seen.host.number} gave up another number of periods")
+
+
+def _is_news(told: tuple[float, float], rate: float, now_s: float) -> bool:
+    """Tell whether neighbours must hear of a rate: it has changed, or they were told long ago."""
+    return abs(rate - told[0]) > NEWS_SHARE * told[0] + 1e-6 or now_s - told[1] > NEWS_S + 1e-6
 
 
 def _near(one: float, other: float) -> bool:

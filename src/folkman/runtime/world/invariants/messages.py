@@ -255,6 +255,16 @@ class OneContent(_OfNumbers):
             if known.setdefault(header.sequence, content) != content:
                 text = f"node {seen.host.number} sends two messages {header.sequence}"
                 raise _broken(self, text)
+        if seen.world.plan.carries == "feedback":
+            self._look_at_memory(seen)
+
+    def _look_at_memory(self, seen: Seen) -> None:
+        """See that a sender remembers what its receivers hold after its last message."""
+        for memory in seen.node.memories:
+            for each in seen.contents:
+                own = each.origin == seen.host.number and each.sequence == memory.base
+                if own and memory.kept.tobytes() != each.params[: memory.kept.nbytes]:
+                    raise _broken(self, f"node {seen.host.number} remembers another message")
 
     @staticmethod
     def _compared(seen: Seen, header: Header) -> bytes:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from folkman.runtime import fresh_codec
 from folkman.runtime.codec import HEADER_BYTES, version_of
-from folkman.runtime.control import Ack, Claim, Hello, Known, Refusal
+from folkman.runtime.control import LIFE_BITS, Ack, Claim, Hello, Known, Refusal
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Health, MembersChanged, Publish, Received, Start, Unlinked
 from folkman.runtime.world.audit import Invariant, Seen
@@ -47,7 +47,7 @@ class _Clock:
 class _Process:
     def __init__(self, slot_s: float) -> None:
         self.clock = _Clock(slot_s)
-        self.phase, self.slot = Phase.START, 0
+        self.phase, self.slot, self.life = Phase.START, 0, 0
         self.members: frozenset[int] | None = None
         self.told_known_s: dict[int, float] = {}
         self.looked_s = math.inf  # when it last looked around
@@ -117,6 +117,10 @@ class Words(Invariant):
                 raise _broken(self, f"{text}, by all that it heard it is {clock_s}")
             if body.incarnation != core.life.number or body.steps > core.node.steps:
                 raise _broken(self, f"node {seen.host.number} says {body}")
+        lives = {control.sequence >> LIFE_BITS for _, control in seen.told}
+        if not lives <= {of.life, core.life.number}:
+            raise _broken(self, f"node {seen.host.number} numbers words as of life {max(lives)}")
+        of.life = core.life.number
 
     def _look_at_answers(self, seen: Seen, of: _Process, core: Any, now_s: float) -> None:
         """See that a member's whole message is answered at once, and a stranger's is not."""
