@@ -172,6 +172,7 @@ def before(tmp_path_factory):
 TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
+    "fleet.md": ("mine.toml",),
     "tutorials/own-data.md": ("mine.npz",),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
 }
