@@ -184,6 +184,7 @@ def before(tmp_path_factory):
 TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
+    "fleet.md": ("mine.toml",),
     "tutorials/own-data.md": ("mine.npz", "lines.json"),
     "tutorials/own-radio.md": ("links.csv",),
     "tutorials/own-traces.md": ("capacity.csv", "there.csv"),

@@ -45,6 +45,7 @@ STATUSES |= {folder.UNFINISHED, folder.DAMAGED}
 OTHER_MEANINGS = {
     ("cli/paper.py", "stopped"): "a key of the JSON that `folkman reproduce` prints",
     ("cli/common.py", "starting"): "a word on the progress bar",
+    ("cli/fleet.py", "stopped"): "a key of the JSON that `folkman fleet stop` prints",
     ("dash/run.py", "done"): "a key of the page's JSON: slots done",
     ("engine/checkpoint.py", "busy"): "a count of the engine's carry",
     ("experiment/engines/dask.py", "finished"): "the status of a future of dask",
@@ -54,6 +55,8 @@ OTHER_MEANINGS = {
     ("runtime/core/life.py", "damaged"): "an event of the log",
     ("runtime/core/saving.py", "disk"): "a reason in the log",
     ("runtime/drive.py", "disk"): "a reason in the log",
+    ("runtime/fleet/operator_door.py", "busy"): "a reason of a refusal",
+    ("runtime/fleet/operator_door.py", "disk"): "a reason of a refusal",
 }
 """(file, word) -> what a word that is also a status means there."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import signal
 import socket
 import time
 import urllib.request
@@ -16,6 +17,7 @@ from test_exposition import BOARD, names_in, queries
 from folkman.record.cluster import ClusterFolder
 from folkman.runtime.exposition import INFO, SERIES
 from folkman.runtime.fleet import look
+from folkman.runtime.fleet.addresses import read_fleet
 from folkman.runtime.fleet.kept_lines import KeptLines, in_order
 from folkman.runtime.operators import operator_in
 from shell import folkman
@@ -190,6 +192,18 @@ def test_stop_asks_first_and_stops_the_chosen(fleet, monkeypatch):
     assert first.stops == []
 
 
+def test_a_fleets_file_is_written_with_its_authority(tmp_path):
+    named = ["--node", "node-0=192.0.2.10:7600", "--node", "node-1=[2001:db8::1]:7601"]
+    done = folkman("certs", "init", "--folder", "boards/ca", *named, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = read_fleet(tmp_path / "boards" / "fleet.toml")
+    assert found.nodes == {"node-0": ("192.0.2.10", 7600), "node-1": ("2001:db8::1", 7601)}
+    assert found.certs == tmp_path / "boards" / "ca"
+    again = folkman("certs", "init", "--folder", "boards/new", *named, cwd=tmp_path)
+    assert "fleet.toml is there" in again.stderr
+    assert not (tmp_path / "boards" / "new").exists()
+
+
 NOBODY = 'node-0 = "127.0.0.1:1"'
 BAD = {
     "status": "expected a fleet: name its file with --fleet",
@@ -309,3 +323,11 @@ def test_a_real_node_tells_every_series_that_the_board_asks_for(nodes):
     numbers = {key for key, value in facts.items() if isinstance(value, int | float | dict)}
     assert numbers - set(SERIES) - {"pid", "refused_by"} == set()  # no number without a series
     assert set(INFO) <= set(facts)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_node_that_stays_ends_at_once_by_a_signal_too(nodes):
+    nodes.until(lambda: nodes.health(1).get("staying"), "it stays")
+    assert ClusterFolder(nodes.root).node("node-1").standing()["state"] == "done"
+    assert nodes.kill(1, signal.SIGTERM) == 0

@@ -154,7 +154,6 @@ def test_an_operator_that_was_revoked_is_refused_while_it_is_connected(door, cer
         line.sendall(words.frame(words.Status()))
         assert isinstance(received(line), words.Standing)
         revoke_operator(certs, "alice")
-        door.members.reload()
         line.sendall(words.frame(words.Stop()))
         found = received(line)
         assert isinstance(found, words.Refused)
@@ -165,17 +164,23 @@ def test_an_operator_that_was_revoked_is_refused_while_it_is_connected(door, cer
 
 
 def test_an_operator_that_is_not_in_the_list_is_refused(door, certs, tmp_path):
-    """The authority's signature is not enough: a list that was put back has no such operator."""
-    make_operator(certs, "bob")  # the door has not read the list since
-    assert "there is no operator 'bob'" in why(door, certs, operator="bob")
-    door.members.reload()
-    assert asked(door, certs, words.Status(), operator="bob")
+    """The authority's signature is not enough: the node's list has no such operator."""
+    shutil.copytree(certs, tmp_path / "elsewhere")
+    make_operator(tmp_path / "elsewhere", "bob")
+    assert "there is no operator 'bob'" in why(door, tmp_path / "elsewhere", operator="bob")
+    shutil.copy(tmp_path / "elsewhere" / "members.json", certs)  # the node reads it at once
+    assert asked(door, tmp_path / "elsewhere", words.Status(), operator="bob")
+
+
+def test_a_list_that_is_damaged_leaves_the_last_one_in_force(door, certs, tmp_path):
+    shutil.copytree(certs, tmp_path / "kept")
+    (certs / "members.json").write_text("{")
+    assert asked(door, tmp_path / "kept", words.Status())
 
 
 def test_an_older_certificate_of_an_operator_is_refused(door, certs, tmp_path):
     shutil.copytree(certs, tmp_path / "stolen")
     make_operator(certs, "alice")
-    door.members.reload()
 
     assert "not the one last issued" in why(door, tmp_path / "stolen")
     assert asked(door, certs, words.Status())

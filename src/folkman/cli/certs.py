@@ -28,12 +28,27 @@ Folder = Annotated[Path, typer.Option(help="Where the authority is kept.")]
 def init_command(
     folder: Folder = Path("certs"),
     days: Annotated[int, typer.Option(help="How long the authority is valid.")] = 3650,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=HOST:PORT of a node's door for operators: writes fleet.toml. Repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Make an authority; its key stays in this folder."""
+    from folkman.record.cluster import ClusterFolder
+    from folkman.runtime.fleet.addresses import chosen, write_fleet
     from folkman.runtime.identity import init
 
     _check_days(days)
+    fleet = ClusterFolder(folder.parent).fleet
+    nodes = chosen(None, node, None).nodes if node else {}
+    if nodes and fleet.exists():
+        raise FileExistsError(f"{fleet} is there; move it away, or add the nodes to it")
     init(folder, days)
+    if nodes:
+        write_fleet(fleet, nodes, folder.name)
+        print(fleet)
     print(f"authority in {folder}; next: folkman certs issue node-0 --folder {folder}")
 
 

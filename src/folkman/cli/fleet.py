@@ -4,6 +4,7 @@ One operator's certificate opens the doors of all nodes; see `folkman certs oper
 """
 
 import asyncio
+import os
 import sys
 import time
 from datetime import datetime
@@ -55,11 +56,11 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Tell how all nodes stand; the exit code is 0 if all are well, else 5."""
-    from folkman.runtime.fleet.look import standings
-
-    nodes, files = _chosen(file, node, certs, operator, patience_s)
     if every_s < 0.1:
         raise ValueError(f"--every-s must be at least 0.1, got {every_s:g}; 2 is the default")
+    nodes, files = _chosen(file, node, certs, operator, patience_s)
+    from folkman.runtime.fleet.look import standings
+
     while True:
         rows = standings(nodes, files, patience_s)
         _show(rows, as_json=as_json, clear=watch and sys.stdout.isatty())
@@ -108,13 +109,13 @@ def logs(
 ) -> None:
     """Print the logs of all nodes as JSON lines, merged by time."""
     from folkman.checks import one_of
-    from folkman.runtime.fleet.look import followed
-    from folkman.runtime.fleet.look import logs as fetch
-    from folkman.runtime.fleet.words import LEVELS
 
-    one_of("level", level, LEVELS)
+    one_of("level", level, ("debug", "info", "warning", "error"))
     since_s = 0.0 if since is None else _since(since, time.time())
     nodes, files = _chosen(file, node, certs, operator, patience_s)
+    from folkman.runtime.fleet.look import followed
+    from folkman.runtime.fleet.look import logs as fetch
+
     chosen: Any = level
     if follow:
         try:
@@ -162,9 +163,9 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Let nodes save and end; the exit code is 0 if all have."""
+    nodes, files = _chosen(file, node, certs, operator, patience_s)
     from folkman.runtime.fleet.look import stop as end
 
-    nodes, files = _chosen(file, node, certs, operator, patience_s)
     names = ", ".join(nodes)
     if not yes and not sys.stdin.isatty():
         raise ValueError(f"this stops {names}, and nobody is there to ask; say --yes")
@@ -226,9 +227,11 @@ def _chosen(
     patience_s: float,
 ) -> "tuple[dict[str, Address], OperatorFiles]":
     """Return where the nodes are, and the operator's files."""
+    from folkman.arithmetic import VARIABLE
     from folkman.checks import need
     from folkman.record.cluster import ClusterFolder
 
+    os.environ.setdefault(VARIABLE, "numpy")  # nothing is computed; JAX takes a second to import
     need("msgspec")
     need("cryptography.x509")
     from folkman.runtime.fleet.addresses import chosen, read_fleet

@@ -155,6 +155,9 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     options: Json = {"transport": transport, "radio": radio, "insecure": insecure or None}
     options |= override({}, node_settings or [])
     if operator is not None:
+        from folkman.runtime.operators import check_name
+
+        check_name(operator)
         options["operator"] = {"listen": "127.0.0.1:0", **options.get("operator", {})}
     check_options(options, task.comparison.nodes)
     homes = make_cluster(root, task, options, operator=operator)

@@ -157,6 +157,12 @@ def check_options(options: Json, nodes: int) -> None:
         not (options.get("insecure") and options.get("operator")),
         "operators come by certificates, and --insecure has none; leave out one of the two",
     )
+    door = str((options.get("operator") or {}).get("listen", ":0")).rpartition(":")[2]
+    require(
+        door == "0" or nodes == 1,
+        f"expected a port for operators for each of {nodes} nodes, got the one port {door} for "
+        "all; write --operator NAME, and each node gets a free one",
+    )
     port = str(options.get("metrics") or ":0").rpartition(":")[2]
     require(
         port == "0" or nodes == 1,

@@ -24,7 +24,15 @@ from folkman.runtime.certificates import (
 )
 from folkman.runtime.identity import Operator, read_list, write_list
 
-__all__ = ["ROLE", "OperatorFiles", "make_operator", "operator_in", "revoke_operator", "role_of"]
+__all__ = [
+    "ROLE",
+    "OperatorFiles",
+    "check_name",
+    "make_operator",
+    "operator_in",
+    "revoke_operator",
+    "role_of",
+]
 
 ROLE = "spiffe://folkman/operator/"
 NAMES = re.compile("[a-z0-9][a-z0-9-]{0,31}")
@@ -53,7 +61,7 @@ def make_operator(folder: Path, name: str, days: float = 90) -> Path:
 
     It takes the place of an older certificate of that operator.
     """
-    _check_name(name)
+    check_name(name)
     ec = need("cryptography.hazmat.primitives.asymmetric.ec")
     authority = load_authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -133,7 +141,8 @@ def _files(folder: Path, name: str) -> OperatorFiles:
     return OperatorFiles(name, certificate, key, folder / "ca.crt", folder / "members.json")
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Refuse what is no name of an operator."""
     require(
         NAMES.fullmatch(name) is not None,
         "an operator's name is of a-z, 0-9 and '-', begins with a letter or digit and has at most "

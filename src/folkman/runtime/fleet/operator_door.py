@@ -170,6 +170,12 @@ class OperatorDoor:
             raw.abort()
 
     def _why_not(self, name: str, serial: str) -> str:
+        """Return why a certificate is not an operator's, by the list as it is now; empty: it is.
+
+        A list that is damaged leaves the last one in force; the node itself logs that.
+        """
+        with suppress(OSError, ValueError):
+            self._members.reload()
         if not name:
             return "this certificate has no operator's role; make one: folkman certs operator NAME"
         return self._members.why_not_operator(name, serial)
