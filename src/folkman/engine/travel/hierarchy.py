@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.algorithm.pieces.one_node import serve
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
@@ -504,7 +505,7 @@ def by_hand(
                 finite=finite,
                 coming=coming & own,
             )
-            stations[c] = way.station.receive(stations[c], inbox, station_key)
+            stations[c] = serve(stations[c], way.station, inbox, station_key)
             if timeline.root_up_started[t, c]:
                 step = int(way.station.rounds(stations[c]))
                 question = np.array(way.asked(stations[c]), np.float64)
@@ -525,7 +526,7 @@ def by_hand(
             finite=whole,
             coming=root_coming,
         )
-        root = way.root.receive(root, inbox, root_key)
+        root = serve(root, way.root, inbox, root_key)
         for c in range(way.cells):
             if timeline.root_down_started[t, c]:
                 answer = np.array(way.root.message(root), np.float64)

@@ -9,6 +9,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.pieces.one_node import serve
 from folkman.algorithm.travel import Server, Star
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
@@ -378,7 +379,7 @@ def by_hand(
             coming=coming,
         )
         key = jax.random.fold_in(world.slot_key(t), int(Stream.SERVER))
-        state = server.receive(state, inbox, key)
+        state = serve(state, server, inbox, key)
         for i in np.flatnonzero(timeline.down_started[t]):
             told = np.array(server.message(state), np.float64)
             down[i] = answers_to[i].take(told, number, int(server.rounds(state)))
