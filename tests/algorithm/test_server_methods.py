@@ -58,21 +58,6 @@ def box(uploads, heard, stamps, share=None, finite=None, coming=None):
     )
 
 
-def compiled(algorithm):
-    """Return the algorithm with its functions compiled one by one: for the reference, which calls them many times."""
-    names = ("receive", "point", "update", "message")
-    travel = algorithm.travel
-    server = travel.server._replace(
-        receive=jax.jit(travel.server.receive), message=jax.jit(travel.server.message)
-    )
-    travel = replace(
-        travel, server=server, ready=jax.jit(travel.ready), gives_up=jax.jit(travel.gives_up)
-    )
-    return replace(
-        algorithm, travel=travel, **{name: jax.jit(getattr(algorithm, name)) for name in names}
-    )
-
-
 def server_of(algorithm) -> Any:
     return algorithm.travel.server
 
@@ -121,7 +106,7 @@ def test_simulator_and_reference_agree_on_uneven_nodes(quadratics, build):
 
     algorithm = build(step=STEP)
     run = run_unevenly(problem, algorithm)
-    outcome = reference(problem, run.timeline, compiled(algorithm))
+    outcome = reference(problem, run.timeline, algorithm)
 
     assert run.last("rounds") >= 2
     np.testing.assert_allclose(run.model, outcome.model, rtol=1e-9, atol=1e-12)

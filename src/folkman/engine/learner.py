@@ -10,7 +10,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place, State
+from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.pieces.one_node import begin, hear, learn
 from folkman.engine.presence import Presence
 from folkman.keys import Stream, make_key, node_key
 from folkman.packing.packing import NONE, Packing, pack, pack_message
@@ -117,17 +118,15 @@ class Learner:
     def start(self) -> None:
         """Begin at the common first model."""
         key = node_key(make_key(self.seed, Stream.START), self.index, 0)
-        place = Place(jnp.asarray(self.index, jnp.int32), self.num_nodes, key)
-        self.state: State = self.algorithm.init(self.problem.initial, place)
+        index = jnp.asarray(self.index, jnp.int32)
+        self.state: State = begin(self.problem.initial, self.algorithm, self.num_nodes, index, key)
         self.point: Array | None = None
 
     def slot(self, inbox: Inbox, *, finishes: bool) -> None:
         """Hear; begin a gradient if idle; apply it if it finishes in this slot."""
-        self.state = self.algorithm.receive(self.state, inbox)
-        if bool(self.algorithm.travel.restarts(self.state, inbox)):
-            self.point = None
-        if self.point is None and bool(self.algorithm.travel.computes(self.state)):
-            self.point = self.algorithm.point(self.state, inbox)
+        self.state, restarts, computes, point = hear(self.state, self.algorithm, inbox)
+        if self.point is None or bool(restarts):
+            self.point = point if bool(computes) else None
         if not finishes:
             return
         if self.point is None:
@@ -139,7 +138,7 @@ class Learner:
         number, steps = (jnp.asarray([each], jnp.int32) for each in (self.index, self.steps))
         found = next_gradient(self.problem, self.point, batch_key, number, steps)
         loss, grad = emphasised(found, self.emphasis)
-        self.state = self.algorithm.update(self.state, inbox, loss, grad, own_key)
+        self.state = learn(self.state, self.algorithm, inbox, loss, grad, own_key)
         self.point = None
         self.steps += 1
 

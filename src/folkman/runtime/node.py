@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, Place, Price, State, forms_or_none
+from folkman.algorithm.base import Algorithm, Inbox, Price, State, forms_or_none
+from folkman.algorithm.pieces.one_node import begin, hear, learn
 from folkman.arrays import Array, jax
 from folkman.keys import Stream, make_key, node_key
 from folkman.packing import wire
@@ -78,24 +79,6 @@ _STREAMS = (Stream.ALGORITHM, Stream.BATCH, Stream.PACKING)
 _fold = jax.jit(jax.random.fold_in)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _begin(initial: Array, algorithm: Algorithm, num_nodes: int, index: Array, key: Array) -> State:
-    return algorithm.init(initial, Place(index, num_nodes, key))
-
-
-@partial(jax.jit, static_argnums=1)
-def _hear(state: State, algorithm: Algorithm, inbox: Inbox) -> tuple[State, Array, Array]:
-    state = algorithm.receive(state, inbox)
-    return state, algorithm.travel.computes(state), algorithm.point(state, inbox)
-
-
-@partial(jax.jit, static_argnums=1)
-def _learn(
-    state: State, algorithm: Algorithm, inbox: Inbox, loss: Array, grad: Array, key: Array
-) -> State:
-    return algorithm.update(state, inbox, loss, grad, key)
-
-
 @partial(jax.jit, static_argnums=1)
 def _deployed(state: State, algorithm: Algorithm, inbox: Inbox) -> Array:
     assert algorithm.model is not None  # noqa: S101 - the caller looked
@@ -143,7 +126,7 @@ class Node:
         self.dim = problem.dim
         self.wire = wire or Wire(run)
         key = node_key(make_key(seed, Stream.START), index, 0)
-        self.state: State = _begin(
+        self.state: State = begin(
             problem.initial, algorithm, len(shares), jax.device_put(np.int32(index)), key
         )
         self._seed = seed
@@ -286,7 +269,7 @@ class Node:
                 used[self.index] = self.mailbox.round  # a round may end without a message
             weight, own_weight = self._weights(self.mailbox.round)
             inbox = self.mailbox.inbox(weight, own_weight, self.slot, self._round_of())
-        state, wants, point = _hear(self.state, self.algorithm, inbox)
+        state, _, wants, point = hear(self.state, self.algorithm, inbox)
         self._begun = _Begun(state, inbox, used)
         if wants:
             return point
@@ -300,7 +283,7 @@ class Node:
         self.loss = float(loss)  # F_i, whatever it counts for
         own_loss, own_grad = emphasised((loss, grad), self._emphasis)
         key = self._key(Stream.ALGORITHM)
-        self._end(_learn(state, self.algorithm, inbox, own_loss, own_grad, key), computed=True)
+        self._end(learn(state, self.algorithm, inbox, own_loss, own_grad, key), computed=True)
 
     def _end(self, state: State, *, computed: bool) -> None:
         assert self._begun is not None  # noqa: S101 - a slot was begun
@@ -397,7 +380,7 @@ class Node:
         other = (self.index + 1) % num_nodes
         key = node_key(make_key(self._seed, Stream.START), other, 0)
         at = jax.device_put(np.int32(other))
-        state = _begin(self.problem.initial, self.algorithm, num_nodes, at, key)
+        state = begin(self.problem.initial, self.algorithm, num_nodes, at, key)
         first, elsewhere = (
             np.asarray(self.algorithm.message(each)) for each in (self.state, state)
         )
@@ -406,10 +389,10 @@ class Node:
     def warm(self) -> None:
         """Compile everything that a slot needs, without living one."""
         inbox = self._look()
-        state, _, point = _hear(self.state, self.algorithm, inbox)
+        state, _, _, point = hear(self.state, self.algorithm, inbox)
         loss, grad = emphasised(self.gradient(point, self.steps), self._emphasis)
         jax.block_until_ready(
-            _learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
+            learn(state, self.algorithm, inbox, loss, grad, self._key(Stream.ALGORITHM))
         )
 
     def params(self) -> NDArray:
@@ -430,5 +413,5 @@ class Node:
 
 def first_upload(initial: Array, algorithm: Algorithm, num_nodes: int, key: Array) -> Array:
     """Return the message of a node that has done nothing yet."""
-    state = _begin(initial, algorithm, num_nodes, jax.device_put(np.int32(0)), key)
+    state = begin(initial, algorithm, num_nodes, jax.device_put(np.int32(0)), key)
     return algorithm.message(state)

@@ -4,14 +4,14 @@ It computes no gradient: it acts on what arrives, and answers.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.algorithm.base import Algorithm, Inbox, State
+from folkman.algorithm.base import Algorithm, State
+from folkman.algorithm.pieces.one_node import serve
 from folkman.algorithm.travel import Server, Star
 from folkman.arrays import Array, jax
 from folkman.keys import Stream, make_key, node_key
@@ -23,11 +23,6 @@ from folkman.runtime.node import Wire, first_upload
 from folkman.runtime.ways import way_of
 
 __all__ = ["Seat", "ServerNode"]
-
-
-@partial(jax.jit, static_argnums=1)
-def _serve(state: State, server: Server, inbox: Inbox, key: Array) -> State:
-    return server.receive(state, inbox, key)
 
 
 class Seat(NamedTuple):
@@ -117,7 +112,7 @@ class ServerNode:
         """Let the server act on what arrived; tell whether it has an answer to send."""
         self.used = self.mailbox.sequence.copy()
         inbox = self.mailbox.inbox(self._weights, 0.0, self.slot)
-        self.state = _serve(self.state, self.server, inbox, self._draws())
+        self.state = serve(self.state, self.server, inbox, self._draws())
         self.slot += 1
         return bool(self.offers().any())
 

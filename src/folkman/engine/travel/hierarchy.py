@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
+from folkman.algorithm.pieces.one_node import serve
 from folkman.engine.learner import FinalParameters, Learner, Sender, Vector, World, written_out
 from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
@@ -412,7 +413,7 @@ def by_hand(
         for c, station_key in enumerate(station_keys):
             own = cell_of == c
             inbox = served.inbox(t, share * own, own)
-            stations[c] = way.station.receive(stations[c], inbox, station_key)
+            stations[c] = serve(stations[c], way.station, inbox, station_key)
             wires.ask(t, c, stations[c])
         wires.let_root_act(t, cell_share, root_key, stations)
         served.answer(t, told)
@@ -469,7 +470,7 @@ class _WiresByHand:
             finite=whole,
             coming=self._coming,
         )
-        self._root = way.root.receive(self._root, inbox, key)
+        self._root = serve(self._root, way.root, inbox, key)
         for c in range(way.cells):
             if table.root_down_started[t, c]:
                 answer = np.array(way.root.message(self._root), np.float64)

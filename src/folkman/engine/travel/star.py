@@ -9,6 +9,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.algorithm.base import Algorithm, State
+from folkman.algorithm.pieces.one_node import serve
 from folkman.algorithm.travel import Server, Star
 from folkman.engine.learner import FinalParameters, Learner, Vector, World
 from folkman.engine.presence import Presence
@@ -232,7 +233,7 @@ def by_hand(
         served.learn(t)
         served.upload(t)
         key = jax.random.fold_in(world.slot_key(t), int(Stream.SERVER))
-        state = server.receive(state, served.inbox(t, share), key)
+        state = serve(state, server, served.inbox(t, share), key)
         served.answer(t, told)
     params = np.stack([node.params() for node in nodes])
     return FinalParameters(np.array(server.params(state), np.float64), params)
