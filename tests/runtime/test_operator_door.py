@@ -1,6 +1,7 @@
 """A node's door for operators, over real sockets and real TLS: who is let in, and what nobody can do."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -20,7 +21,7 @@ from folkman.runtime import identity
 from folkman.runtime.fleet import held_files, operator_door, words
 from folkman.runtime.fleet.calls import CallError, ask_each, dialled
 from folkman.runtime.fleet.kept_lines import KeptLines
-from folkman.runtime.operators import make_operator, operator_in, revoke_operator
+from folkman.runtime.operators import make_operator, operator_in, revoke_operator, role_of
 
 
 @pytest.fixture(scope="module")
@@ -486,6 +487,38 @@ def test_strangers_neither_keep_an_operator_out_nor_cost_more_than_a_few_handsha
             each.close()
     finally:
         door.close()
+
+
+def test_handshakes_with_strangers_are_few(door):
+    """One after the other, each waiting for its end, so that none makes room for the next."""
+    began_s = time.monotonic()
+    for _ in range(40):
+        with socket.create_connection(door.place, 10) as loud:
+            loud.sendall(b"\x16\x03\x01\x00\x05hello")
+            with contextlib.suppress(ConnectionError):
+                while loud.recv(100):
+                    pass
+    until(lambda: door.door.counts["refused"] + door.door.counts["turned_away"] == 40)
+    most = operator_door.HANDSHAKES_PER_S * (1 + time.monotonic() - began_s)
+    assert 1 <= door.door.counts["refused"] <= most + 1
+
+
+@pytest.mark.parametrize(
+    ("names", "role"),
+    [
+        ([("URI", "spiffe://folkman/operator/alice")], "alice"),
+        ([("URI", "spiffe://folkman/node-1"), ("DNS", "node-1")], ""),
+        ([("URI", "alice")], ""),
+        ([("DNS", "spiffe://folkman/operator/alice")], ""),
+        ([("URI", "spiffe://folkman/operator/alice"), ("URI", "spiffe://folkman/node-1")], ""),
+        ([("URI", "spiffe://folkman/operator/alice/x")], ""),
+        ([("URI", "spiffe://folkman/operator/")], ""),
+        ([("URI", "spiffe://elsewhere/operator/alice")], ""),
+        ([], ""),
+    ],
+)
+def test_the_role_is_one_uri_and_nothing_else(names, role):
+    assert role_of({"subjectAltName": names}) == role
 
 
 @pytest.mark.process
