@@ -208,7 +208,7 @@ def collect(
         if each.found is None:
             text = f"{each.why} ({each.address})"
         else:
-            text = f"{each.found.files} files, {each.found.received_bytes / 1e6:.1f} MB received"
+            text = f"{each.found.files} files, {each.found.received_bytes / 1e3:.0f} kB received"
         print(f"{each.node:<10} {text}", file=stream(quiet=as_json))
     if as_json:
         rows = [

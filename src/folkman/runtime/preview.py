@@ -66,6 +66,7 @@ def preview(path: Path) -> Json:
         "carries": node.message,
         "trusts_sums": _trusted(drive) if node.message == "sum" else None,
         "metrics": config.metrics,
+        "operator": config.operator.listen if config.operator else None,
         "folder": str(config.folder),
         "writes": writes,
     }
@@ -179,6 +180,7 @@ def sentences(found: Json) -> str:
         "message": f"{found['message_bytes']} bytes, {carried_in_words(found)}",
         "writes": f"{', '.join(found['writes'])} to {found['folder']}",
         "metrics": found["metrics"] or "none",
+        "operators": f"at {found['operator']}" if found["operator"] else "no door",
     }
     return "\n".join(f"{name:<11} {text}" for name, text in lines.items())
 
