@@ -172,7 +172,7 @@ def test_totals_are_those_of_what_was_recorded(bowls, arm):
     """A node that is away uses no radio; a station listens while any of its nodes sends."""
     network, algorithm = ARMS[arm]
     away = Faults(away=((1, 5, 9),)) if arm in ("epochs", "fresh") else Faults()
-    recording = Recording(every=5, timeline=True)
+    recording = Recording(every=6, timeline=True)  # two stretches of one program
     simulation = Simulation(
         bowls, network, algorithm, Clock(0.5), recording, away, replace(POWERS, radiated_w=None)
     )
