@@ -137,19 +137,35 @@ def test_an_interval_is_drawn_from_three_seeds_on(seeds, bands, title):
     assert (_half([1.0 + seed for seed in range(seeds)]) > 0) == bool(bands)  # the bars of a sweep
 
 
+def test_panels_of_the_same_few_curves_have_one_legend():
+    """Names stand once, below all panels; the number of draws is in the title."""
+    names = ["Alg. 1, -15 dB", "Alg. 1, 0 dB", "Alg. 1, 15 dB", "FedAvg"]
+    panels = [
+        Panel(name, [run(each, seed) for each in names for seed in range(3)]) for name in "ab"
+    ]
+
+    figure = draw_panels(panels, "gradients", "t", "async_sharing", LINES)
+    figure.canvas.draw()
+
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == names
+    assert not any(axes.get_legend() for axes in figure.axes)
+    assert figure.get_suptitle() == "t; mean of 3 draws, 95 % interval"
+    box = figure.legends[0].get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert 0 <= box.y0 < box.y1 < figure.axes[2].get_window_extent().y0
+
+
 @pytest.mark.parametrize("waiting", ["FedAvg that waits, Gamma", "FedAvg,"])
 def test_the_names_below_panels_do_not_meet(waiting):
-    """Three panels with as many names as Figure 6 has: in the larger size if they fit, in the
-    smaller if not."""
-    names = [
-        "Alg. 1, Gamma 5",
-        "FedAvg",
-        *(f"{waiting} {gamma}" for gamma in (5, 10, 15)),
-        "AdaFL, Gamma 15",
-    ]
-    runs = [run(name) for name in names]
+    """Three panels of other curves with as many names as Figure 6 has: in the larger size if they
+    fit, in the smaller if not."""
+    gammas = [(5, 10, 15), (6, 11, 16), (7, 12, 17)]
+    panels = []
+    for some in gammas:
+        names = [f"Alg. 1, Gamma {some[0]}", "FedAvg", *(f"{waiting} {gamma}" for gamma in some)]
+        panels.append(Panel("p", [run(name) for name in [*names, f"AdaFL, Gamma {some[2]}"]]))
 
-    figure = draw_panels([Panel("p", runs)] * 3, "gradients", "t", "async_sharing", LINES)
+    figure = draw_panels(panels, "gradients", "t", "async_sharing", LINES)
     figure.canvas.draw()
 
     legends = [axes.get_legend() for axes in figure.axes]

@@ -46,8 +46,8 @@ def _each(
     declared, known = drawn_figure(paper, name, results.size), results.runs
     if name not in paper.beyond:
         known = [found for found in known if set(found.figures) & set(paper.figures)]
-    # draws of two plans are not pooled in a curve either
-    known = [found for found in known if found.seed < paper.newest_draws] or known
+    newest = paper.newest_draws  # draws of two plans are not pooled in a curve either
+    known = [found for found in known if found.seed < newest] or known
     for variant in declared.variants:
         called = paper.head.get("names", {}).get(variant, variant)
         for axis in axes:

@@ -94,6 +94,9 @@ LEGEND: Json = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "ncols": 
 LEGEND |= {"handlelength": 3.5, "columnspacing": 1}
 """Where the names of a panel's curves are: below it, with lines long enough to tell."""
 
+MOST_SHARED = 9
+"""Names that one legend has for all panels."""
+
 LETTERS_OF_LEGEND = 57
 """Letters of two names side by side that fit below a panel in the larger size."""
 
@@ -130,15 +133,38 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
         grid[row, 0].set_ylabel(METRICS[metric])
         if metric == "train_loss":
             bound(grid[row])
-    size = _legend_size(grid[1])
     for axes, panel in zip(grid[1], panels, strict=True):
         axes.set_ylim(0.0, 1.0)
         reached = max(run.rows[-1][x] for run in panel.runs if run.algorithm == own)
         axes.set_xlim(-0.03 * reached, 1.03 * reached)
         axes.set_xlabel(AXES[x])
-        axes.legend(fontsize=size, frameon=False, **LEGEND)
+    if len(panels) > 1 and len(looks) <= MOST_SHARED:
+        title = f"{title}; {_draws(panels, x)}"
+        _one_legend(figure, looks, len(panels))
+    else:
+        size = _legend_size(grid[1])
+        for axes in grid[1]:
+            axes.legend(fontsize=size, frameon=False, **LEGEND)
     figure.suptitle(fill(title, LETTERS_A_COLUMN * len(panels)), fontsize="medium")
     return figure
+
+
+def _one_legend(figure: "Figure", looks: Mapping[str, Json], columns: int) -> None:
+    """Name the curves of all panels once, below them."""
+    from matplotlib.lines import Line2D
+
+    samples = [Line2D([], [], linewidth=1.4, **look) for look in looks.values()]
+    look: Json = {"frameon": False, "fontsize": "x-small", "handlelength": 3.5}
+    across = min(len(looks), max(columns, 3))
+    figure.legend(samples, list(looks), loc="outside lower center", ncols=across, **look)
+
+
+def _draws(panels: Sequence[Panel], x: str) -> str:
+    """Say of how many draws the curves are means."""
+    counts = sorted({c.num_seeds for p in panels for c in curves(p.runs, x, "train_loss")})
+    draws = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    interval = ", 95 % interval" if counts[-1] >= FEWEST_FOR_AN_INTERVAL else ""
+    return f"mean of {draws} draws{interval}"
 
 
 def new_grid(
