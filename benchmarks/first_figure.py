@@ -36,7 +36,7 @@ def measured(name: str, command: list[str], place: Path, environment: dict[str, 
 
 def main() -> None:
     """Install, run the demo twice, and look for the figure."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("--python", default=sys.executable, help="interpreter to install for")
     python = options.parse_args().python
     with tempfile.TemporaryDirectory() as name:
