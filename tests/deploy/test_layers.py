@@ -125,7 +125,7 @@ class Pulse:
 
     @property
     def layers(self):
-        over_time = (Reshape((self.time, 1)), Convolve("c", "b"), MaxPool(2), Relu(), Mean())
+        over_time = (Reshape((-1, 1)), Convolve("c", "b"), MaxPool(2), Relu(), Mean())
         return (*over_time, Affine("kernel", "bias"))
 
     def init(self, key):

@@ -106,7 +106,7 @@ def _response_norm(graph: Graph, layer: ResponseNorm) -> None:
 
 def _reshape(graph: Graph, layer: Reshape) -> None:
     graph.turn(channels_first=False)
-    shape = np.array([-1, *layer.shape], np.int64)
+    shape = np.array([0, *layer.shape], np.int64)  # 0: as many samples as came
     graph.add("Reshape", graph.constant(f"shape{len(graph.nodes)}", shape))
     graph.axes = len(layer.shape)
 

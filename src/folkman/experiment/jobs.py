@@ -231,6 +231,7 @@ def _make(order: Table, comparison: "Comparison", folder: "RunFolder", watch: "W
     run = make_all(wanted, folder, watch)[0]
     if order["lean"]:
         folder.model(run).unlink(missing_ok=True)
+        folder.node_models(run).unlink(missing_ok=True)
     return run
 
 

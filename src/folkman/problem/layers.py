@@ -17,7 +17,7 @@ __all__ += ["Recur", "Relu", "Reshape", "ResponseNorm"]
 class Reshape(NamedTuple):
     """Each sample in another shape, its last axis running fastest."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # -1 for an axis that follows from the others
 
 
 class Flatten(NamedTuple):

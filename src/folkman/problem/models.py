@@ -21,10 +21,10 @@ import numpy as np
 from folkman.arrays import Array, Float, jax, jnp
 from folkman.builders import Builders
 from folkman.checks import require
-from folkman.problem.layers import Affine, Flatten, Layer, Relu
 
 if TYPE_CHECKING:
     from folkman.problem.data import DataSet
+    from folkman.problem.layers import Layer
 
 __all__ = ["MODELS", "Model", "cnn", "linear", "logistic", "mlp", "quadratic", "softmax", "svm"]
 __all__ += ["CROSS_ENTROPY", "ENERGY", "HINGE", "LOGISTIC", "SQUARE", "Head"]
@@ -149,8 +149,10 @@ class Dense:
         return self.layout.flatten(tensors)
 
     @property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> "tuple[Layer, ...]":
         """Return the layers of `scores`, in order."""
+        from folkman.problem.layers import Affine, Flatten, Relu  # here: a node never asks
+
         found: list[Layer] = [Flatten()]
         for layer in range(len(self.widths) - 1):
             found += [Relu()] if layer else []
