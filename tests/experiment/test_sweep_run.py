@@ -403,7 +403,13 @@ def test_wrong_input_is_answered_in_one_sentence(tmp_path, arguments, complaint)
 @pytest.mark.process
 def test_compare_prints_tables_and_writes_files(quiet, tmp_path):
     folder, _ = quiet
-    for form, expected in (("text", "* best"), ("markdown", "| ---: |"), ("latex", r"\toprule")):
+    signs = {
+        "text": "best",
+        "markdown": "| ---: |",
+        "csv": "train loss ± 95 %",
+        "latex": r"\toprule",
+    }
+    for form, expected in signs.items():
         folkman("compare", folder, "--format", form, "--out", f"t.{form}", cwd=tmp_path)
         assert expected in (tmp_path / f"t.{form}").read_text()
     done = folkman("compare", folder, "--metric", "train_loss", "--json", cwd=tmp_path)

@@ -14,7 +14,7 @@ from folkman.papers.results import read_reproduction
 from folkman.record.run import Run
 from folkman.report.figures import draw_curves
 from folkman.report.paper import Panel, _looks, draw_panels, ends_markdown
-from folkman.report.sweep_page import _half
+from folkman.report.points import _half
 
 XIE = find("xie2024")
 LINES = XIE.head["lines"]
