@@ -70,7 +70,9 @@ def test_one_block_of_the_radio_gives_its_rates_in_every_unit(tmp_path, quantity
     given = gains(save(tmp_path, **{quantity: table}), nodes=NODES)
 
     np.testing.assert_allclose(rates(given), rates(RADIO), rtol=1e-6)
-    slots = given.cost_slots(given.open_air(NODES, make_key(0, Stream.DELAY)), BITS, jax.random.key(1))
+    slots = given.cost_slots(
+        given.open_air(NODES, make_key(0, Stream.DELAY)), BITS, jax.random.key(1)
+    )
     np.testing.assert_allclose(
         off(slots) * given.slot_s, BITS / off(RADIO.bandwidth_hz * np.log2(1 + snr)), rtol=1e-6
     )
