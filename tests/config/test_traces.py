@@ -5,8 +5,8 @@ import pickle
 import tomllib
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,14 +46,26 @@ def test_absences_are_those_of_every_slot(drawn, slot_s):
         for k, (periods, finish) in enumerate(drawn)
     }
 
-    found = Faults(tuple(away(clients, nodes=len(drawn), slots=slots, slot_s=slot_s)))
+    found = away(clients, nodes=len(drawn), slots=slots, slot_s=slot_s)
 
-    for slot in range(slots):
-        expected = [
-            there([(s, s + n) for s, n in periods], finish, slot * slot_s)
-            for periods, finish in drawn
-        ]
-        assert np.asarray(found.present(len(drawn), jnp.asarray(slot))).tolist() == expected
+    for node, (periods, finish) in enumerate(drawn):
+        own = [(first, back) for each, first, back in found if each == node]
+        for slot in range(slots):
+            gone = any(first <= slot < back for first, back in own)
+            assert gone != there([(s, s + n) for s, n in periods], finish, slot * slot_s)
+
+
+def test_faults_know_who_is_away_in_each_slot():
+    clients = read_availability(AVAILABILITY)
+    faults = Faults(tuple(away(clients, nodes=4, slots=90, slot_s=1.0)), crash=((3, 80, None),))
+
+    found = jax.vmap(lambda slot: faults.present(4, slot))(jnp.arange(90))
+
+    for node, own in enumerate(clients.values()):
+        assert own.finish_s == 40 + node
+        for slot in range(90):
+            expected = there(own.active_s, own.finish_s, slot) and not (node == 3 and slot >= 80)
+            assert bool(found[slot, node]) == expected
 
 
 def test_absences_are_whole_apart_and_in_order():

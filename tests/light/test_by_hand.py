@@ -70,6 +70,20 @@ def test_the_gradient_is_that_of_jax(name, dtype, tolerance, seed, scale):
         assert far(own, theirs) < tolerance + 2 * far(theirs, true) * (dtype == "float32")
 
 
+def test_steps_of_time_that_are_equally_large_share_a_pool():
+    """A sensor at rest gives the same number again and again."""
+    model, rng = conv1d((6, 2), CLASSES, channels=(3, 3), width=1, pool=2), np.random.default_rng(4)
+    x = np.broadcast_to(rng.normal(size=(COUNT, 1, 2)), (COUNT, 6, 2))
+    y, w = rng.integers(0, CLASSES, COUNT), rng.normal(size=model.layout.size)
+    weight = np.full(COUNT, 1 / COUNT)
+
+    with jax.enable_x64(True):
+        _, grad = _loss_and_grad(model, *(jnp.asarray(each) for each in (w, x, y, weight)))
+    _, own = by_hand.loss_and_gradient(model, w, x, y, weight)
+
+    assert far(own, grad) < 1e-12
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_sample_that_does_not_count_is_silent_even_if_its_loss_is_not_finite(name):
     model, rng = MODELS[name], np.random.default_rng(3)

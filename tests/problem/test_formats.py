@@ -74,6 +74,14 @@ def test_shakespeare_is_read_sign_by_sign_and_the_last_fifth_of_each_speaker_is_
     assert len(LETTERS) == len(set(LETTERS)) == found.num_classes == 80
 
 
+def test_a_folder_without_parts_is_read_as_its_files_are():
+    alone = fm.load("shakespeare", path=FORMATS / "shakespeare" / "lines.json")
+    found = fm.load("shakespeare", path=FORMATS / "shakespeare")
+
+    np.testing.assert_array_equal(found.x_train, alone.x_train)
+    np.testing.assert_array_equal(found.x_test, alone.x_test)
+
+
 def test_a_recurrent_network_learns_the_signs_that_follow():
     data = fm.load("shakespeare", path=FORMATS / "shakespeare")
     model = fm.gru(data.x_train.shape[1:], data.num_classes, hidden=8, embedding=4)
