@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folkman.runtime import state
-from folkman.runtime.codec import sequence_of
+from folkman.runtime.codec import VERSION, sequence_of, version_of
 from folkman.runtime.control import Hello
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import (
@@ -25,6 +25,7 @@ from folkman.runtime.core.events import (
 )
 from folkman.runtime.journal import WAKE
 from folkman.runtime.world.audit import Invariant, Seen
+from folkman.runtime.world.contents import Header
 from folkman.runtime.world.invariants.messages import _broken
 from folkman.runtime.world.plan import ON_A_BAND
 
@@ -172,17 +173,25 @@ class Resends(Invariant):
         """Look at what is sent a second time, and at what is not."""
         core: Any = seen.host.core
         number, now_s, event = seen.host.number, core._now_s, seen.event
-        sent, now = self._sent_s[number], {header.peer for header in seen.published}
+        sent = self._sent_s[number]
+        published = [each for each in seen.published if self._must_arrive(seen, each)]
+        now = {header.peer for header in published}
         if self._is_new(seen) and event.peer not in now:  # type: ignore[union-attr] - it has one
             waits = any(peer == event.peer for peer, _ in sent)  # type: ignore[union-attr]
             if waits and core.phase in (Phase.LEARN, Phase.LINGER):
                 raise _broken(self, f"node {number} sends nothing again to {event.peer}")  # type: ignore[union-attr]
         after_s = seen.world.setting.settings.retry_s
-        for header in seen.published:
+        for header in published:
             key = (header.peer, header.sequence)
             if isinstance(event, Tick) and now_s < sent.get(key, -math.inf) + after_s - 1e-6:
                 raise _broken(self, f"node {number} sends {header.sequence} again too soon")
             sent[key] = now_s
+
+    @staticmethod
+    def _must_arrive(seen: Seen, header: Header) -> bool:
+        """Tell whether a message waits for its acknowledgement: on a band, copies do not."""
+        copy = version_of(header.data) == VERSION
+        return not (copy and seen.world.plan.method in ON_A_BAND)
 
     def _is_new(self, seen: Seen) -> bool:
         """Tell whether a link came up in this step, or a neighbour said that it began again."""

@@ -208,6 +208,8 @@ class Measured(Invariant):
                 raise _broken(self, f"node {number} says {period}, measured {worst:.1f}")
         if not said and (books.told is None or _is_news(books.told, worst, now_s)):
             raise _broken(self, f"node {number} does not tell that its rate is {worst:.1f} bit/s")
+        if said and books.told is not None and not _is_news(books.told, worst, now_s + 2e-6):
+            raise _broken(self, f"node {number} tells its rate again, which is no news")
         if said:
             books.told = worst, now_s
         bits = 8 * len(seen.of(Publish)[0].data)
