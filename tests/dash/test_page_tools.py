@@ -74,6 +74,12 @@ def test_a_csv_has_the_rows_that_are_recorded(visit, address, radio_folder):
     assert [float(row[1]) for row in rows] == pytest.approx(means, rel=1e-5)
 
 
+def drawn(page, chart=0):
+    """Return the part of the axis that a chart has drawn."""
+    facts = page.locator(".plot").nth(chart).evaluate("each => ({ ...each.dataset })")
+    return float(facts["from"]), float(facts["to"])
+
+
 def drag(page, box, start, end):
     """Drag across a part of a box, from and to shares of its width and height."""
     page.mouse.move(box["x"] + start[0] * box["width"], box["y"] + start[1] * box["height"])
@@ -96,10 +102,14 @@ def test_a_drag_zooms_all_charts_and_a_button_takes_it_back(visit, address):
     for chart in (0, 1):  # the one that was dragged, and another
         slots = [float(row[0]) for row in shown(page, chart)[1:]]
         assert slots == [float(row[0]) for row in all_rows[1:] if 10 <= float(row[0]) <= 20]
+        low, high = drawn(page, chart)
+        assert 9 < low < 12
+        assert 20 < high < 23
     expect(page.locator("#keys")).to_contain_text("whole axis")
     whole.click()
     expect(whole).to_be_hidden()
     assert shown(page) == all_rows
+    assert drawn(page) == drawn(page, 1) == (0.0, 40.0)
 
 
 def test_keys_zoom_and_take_it_back(visit, address):
@@ -127,8 +137,11 @@ def test_new_rows_leave_what_was_zoomed_in_on(serving, visit, tmp_path, radio_fo
     source.poll = lambda: news.pop() if news else None
     page = visit(serving(source))
     expect(page.locator(".plot canvas")).to_have_count(4)
+    whole = drawn(page)
     page.keyboard.press("+")
-    before = shown(page)
+    expect(page.get_by_role("button", name="Whole axis")).to_be_visible()
+    before, part = shown(page), drawn(page)
+    assert whole[0] < part[0] < part[1] < whole[1]
     run = source.runs[0]
 
     news.append({"runs": [{"id": run.name, "status": "running", "done": 44, "columns": {
@@ -137,6 +150,7 @@ def test_new_rows_leave_what_was_zoomed_in_on(serving, visit, tmp_path, radio_fo
     runs = page.get_by_role("region", name="Runs")
     expect(runs.locator("tbody tr").first).to_contain_text("44 of 40")
     assert [row[0] for row in shown(page)] == [row[0] for row in before]
+    assert drawn(page) == part
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

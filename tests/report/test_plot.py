@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
-from matplotlib.text import Annotation
+from matplotlib.text import Annotation, Text
 from scipy import stats
 
 import folkman as fm
@@ -107,11 +107,26 @@ def test_names_do_not_overlap_in_any_style(sweep, style, facet):
     figure.draw_without_rendering()
 
     texts = [text for axes in figure.axes for text in axes.texts if isinstance(text, Annotation)]
-    boxes = [text.get_window_extent() for text in texts]
+    boxes = [Text.get_window_extent(text) for text in texts]  # without the line that leads to it
     assert len(boxes) >= 3
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     wide = figure.get_window_extent()
     assert all(box.x1 <= wide.x1 + 1 and box.x0 >= 0 for box in boxes)
+
+
+@pytest.mark.parametrize("style", ["ieee", "slides"])
+def test_names_of_lines_that_end_together_stand_apart(tmp_path, style):
+    """Six lines within a hundredth of each other, and one far away: at their ends names would lie
+    on one another."""
+    arms = [("A", {"nodes": n, "step": s}) for n in (2, 4) for s in range(6)]
+    root = make_sweep(tmp_path / "close", arms, lambda _, given, seed: (
+        1 + 0.002 * given["step"] + (3 if given["step"] == 5 else 0) + 0.0001 * seed))  # fmt: skip
+    figure = plot_folders([root], Asked("nodes", "loss", "step"), style)
+    figure.draw_without_rendering()
+
+    boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]
+    assert len(boxes) == 6
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def test_of_many_groups_six_are_named_and_the_note_says_so(tmp_path):

@@ -134,7 +134,7 @@ def _written(sheet: Sheet, tables: list[ArmTable], which: str, form: str, width:
     for arm, why in {arm: why for t in tables for arm, why in t.unranked.items()}.items():
         apart.setdefault(why, []).append(arm)
     left = [f"not ranked ({why}): {'; '.join(own)}" for why, own in apart.items()]
-    note = "; ".join([marked, seeds_note(tables), *left])
+    note = "; ".join(filter(None, [marked, seeds_note(tables), *left]))
     if form != "text":
         return way.write(sheet, note, sheet.title)
     told = f"{sheet.title}; {note}"

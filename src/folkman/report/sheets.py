@@ -195,7 +195,7 @@ def seeds_note(tables: Sequence[ArmTable]) -> str:
     """Return over how many seeds the means are."""
     counts = sorted({cell.num_seeds for table in tables for cell in table.cells.values()})
     if counts == [1]:
-        return "one seed"
+        return ""  # which the note on marks says
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"mean and 95 % interval over {seeds} seeds"
 

@@ -250,8 +250,14 @@ export class Chart {
       axes: [{ ...common, label: axes[x], size: 34, values: (_, ticks) => ticks.map((v) => number(v, 3)) },
         { ...common, size: 58, values: (_, ticks) => ticks.map((v) => (v === null ? "" : number(v, 3))) }],
       series: [{}, ...series],
-      hooks: { setCursor: [(plot) => this.tell(plot, x)], setSelect: [(plot) => this.select(plot)] },
+      hooks: { setCursor: [(plot) => this.tell(plot, x)], setSelect: [(plot) => this.select(plot)], setScale: [(plot, key) => this.told(plot, key)] },
     };
+  }
+
+  // What is drawn, for who reads the page by program.
+  told(plot, key) {
+    const { min, max } = plot.scales.x;
+    if (key === "x") Object.assign(this.place.dataset, { from: min, to: max });
   }
 
   // A drag over the axis: all charts show that part.
