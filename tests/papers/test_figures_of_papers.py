@@ -155,6 +155,15 @@ def test_panels_of_the_same_few_curves_have_one_legend():
     assert 0 <= box.y0 < box.y1 < figure.axes[2].get_window_extent().y0
 
 
+def test_curves_of_two_panels_that_look_alike_have_one_name_for_both():
+    panels = [Panel(s, [run("Alg. 1"), run(f"FedAvg, step {s} eta")]) for s in ("0.2", "5")]
+
+    figure = draw_panels(panels, "gradients", "t", "async_sharing", LINES)
+
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["Alg. 1", "FedAvg, step 0.2 eta | step 5 eta"]
+
+
 @pytest.mark.parametrize("waiting", ["FedAvg that waits, Gamma", "FedAvg,"])
 def test_the_names_below_panels_do_not_meet(waiting):
     """Three panels of other curves with as many names as Figure 6 has: in the larger size if they

@@ -150,13 +150,19 @@ def draw_panels(panels: Sequence[Panel], x: str, title: str, own: str, lines: Li
 
 
 def _one_legend(figure: "Figure", looks: Mapping[str, Json], columns: int) -> None:
-    """Name the curves of all panels once, below them."""
+    """Name the curves of all panels once, below them; curves of two panels may share a look."""
     from matplotlib.lines import Line2D
 
-    samples = [Line2D([], [], linewidth=1.4, **look) for look in looks.values()]
-    look: Json = {"frameon": False, "fontsize": "x-small", "handlelength": 3.5}
-    across = min(len(looks), max(columns, 3))
-    figure.legend(samples, list(looks), loc="outside lower center", ncols=across, **look)
+    named: dict[str, tuple[str, Json]] = {}
+    for label, look in looks.items():
+        known = named.get(str(look))
+        name = label if known is None else f"{known[0]} | {label.partition(', ')[2] or label}"
+        named[str(look)] = (name, look)
+    samples = [Line2D([], [], linewidth=1.4, **look) for _, look in named.values()]
+    names = [name for name, _ in named.values()]
+    style: Json = {"frameon": False, "fontsize": "x-small", "handlelength": 3.5}
+    across = min(len(names), max(columns, 3))
+    figure.legend(samples, names, loc="outside lower center", ncols=across, **style)
 
 
 def _draws(panels: Sequence[Panel], x: str) -> str:
