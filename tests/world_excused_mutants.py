@@ -40,6 +40,26 @@ SAME = {
         "self._rest_s = min(2 * self._rest_s, MOST_REST_S)",
         "operator: * -> /",
     ): "a look that found nothing is repeated after any time up to the same limit",
+    (
+        "durable.py",
+        "if form == FORMAT_BEFORE and place is None:",
+        "boolean: and -> or",
+    ): "it takes a file whose digest alone is damaged; what the file holds is whole",
+    (
+        "codec.py",
+        "parameters that are not finite are taken",
+        "by hand",
+    ): "the mailbox asks once more, after it has rounded them to its own precision",
+    (
+        "core/fresh_beat.py",
+        "an offer of a forgotten copy is carried out",
+        "by hand",
+    ): "a claim looks once more whether the copy is held",
+    (
+        "core/hearing.py",
+        "a message of an earlier life is acknowledged",
+        "by hand",
+    ): "it is acknowledged by the newest number that is held, which tells its sender the same",
 }
 """Programs that do the same, or what nobody may rely on."""
 
@@ -69,6 +89,11 @@ OUT_OF_REACH = {
         "return np.inf if known is None else known * (1.0 - self.loss[peer])",
         "operator: * -> /",
     ): "without a threshold every quality is above it, and no schedule has one",
+    (
+        "core/core.py",
+        "self._until_s = now_s + (patience_s if first else min(patience_s, SHORT_WAIT_S))",
+        "negated: first -> not (first)",
+    ): "in the world both limits are two seconds",
 }
 """Places that no schedule runs, or whose outcome none looks at: holes of the world, said here."""
 

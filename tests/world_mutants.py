@@ -43,6 +43,7 @@ TARGETS = (
         for name in ("mailbox", "durable", "link_quality", "control", "state")
     ),
 )
+BELOW = "src/folkman/runtime/"
 CAUGHT, SURVIVED, LATE = "caught", "survived", "timeout"
 
 
@@ -66,7 +67,8 @@ def semantic() -> Iterator[Mutant]:
         first = text[: text.index(before)].count("\n") + 1
         last = first + before.rstrip("\n").count("\n")
         changed = text.replace(before, after).encode()
-        yield Mutant(name, path, changed, first, last, (path, name, "by hand"))
+        key = (path.removeprefix(BELOW), name, "by hand")
+        yield Mutant(name, path, changed, first, last, key)
 
 
 def drawn(size: int, seed: int) -> Iterator[Mutant]:
@@ -86,7 +88,7 @@ def _key(site: Any) -> tuple[str, str, str]:
     line = (ROOT / site.path).read_text().splitlines()[site.line - 1].strip()
     dropped = site.kind in ("statement dropped", "sign dropped", "not dropped")
     change = site.kind if dropped else f"{site.kind}: {site.before} -> {site.after}"
-    return site.path.removeprefix("src/folkman/runtime/"), line, change
+    return site.path.removeprefix(BELOW), line, change
 
 
 def _is_worded(site: Any) -> bool:

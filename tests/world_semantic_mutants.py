@@ -136,7 +136,7 @@ SEMANTIC: list[tuple[str, str, str, str]] = [
     (
         "stale messages are acknowledged whether held or not",
         CORE + "hearing.py",
-        "        return sequence <= self._core.node.mailbox.newest_with_next_round(peer)\n",
+        "        return sequence <= node.mailbox.newest_with_next_round(peer)\n",
         "        return True\n",
     ),
     (
