@@ -20,10 +20,14 @@ are exchanged, as in [2].
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from folkman.arrays import Array, jax, jnp, lax
 from folkman.checks import require
 from folkman.problem.models import CROSS_ENTROPY, Layout, Model
+
+if TYPE_CHECKING:
+    from folkman.problem.layers import Layer
 
 __all__ = ["Convolutions", "Gru", "conv1d", "gru"]
 
@@ -71,6 +75,17 @@ class Convolutions:
             shapes += ((f"conv{layer}/kernel", kernel), (f"conv{layer}/bias", (outputs,)))
             inputs = outputs
         return Layout(shapes + _dense(inputs, self.classes))
+
+    @property
+    def layers(self) -> "tuple[Layer, ...]":
+        """Return the layers of `scores`, in order."""
+        from folkman.problem.layers import Affine, Convolve, MaxPool, Mean, Relu, Reshape
+
+        found: list[Layer] = [Reshape(self.sample)]
+        for layer in range(len(self.channels)):
+            kernel = Convolve(f"conv{layer}/kernel", f"conv{layer}/bias")
+            found += [kernel, MaxPool(self.pool), Relu()]
+        return (*found, Mean(), Affine("dense0/kernel", "dense0/bias"))
 
     def init(self, key: Array) -> Array:
         """Return He-normal kernels and zero biases."""
@@ -136,6 +151,16 @@ class Gru:
                 *_dense(self.hidden, self.classes),
             )
         )
+
+    @property
+    def layers(self) -> "tuple[Layer, ...]":
+        """Return the layers of `scores`, in order."""
+        from folkman.problem.layers import Affine, Embed, Recur, Reshape
+
+        names = ("input_kernel", "input_bias", "hidden_kernel", "hidden_bias")
+        first = Reshape((-1, self.inputs)) if self.vocabulary is None else Embed("embedding/table")
+        cell = Recur(*(f"gru0/{name}" for name in names))
+        return (first, cell, Affine("dense0/kernel", "dense0/bias"))
 
     def init(self, key: Array) -> Array:
         """Return kernels with variance 1 / inputs, zero biases, characters with variance 1."""
