@@ -39,8 +39,8 @@ class Audited(NamedTuple):
     def name(self) -> str:
         """Return what the runs are, in a word or two."""
         fresh = {claim.confirmatory for claim in self.judged if claim.readings}
-        kinds = {(True,): "draws that nobody had seen", (False,): "exploratory"}
-        return f"{self.root.name} ({kinds.get(tuple(fresh), 'old draws, and fresh ones')})"
+        one = "draws that nobody had seen" if True in fresh else "exploratory"
+        return f"{self.root.name} ({one if len(fresh) < 2 else 'old draws, and fresh ones'})"
 
 
 def card_of(audits: Sequence[Audited]) -> Card:
