@@ -57,7 +57,7 @@ def test_all_that_is_written_is_on_the_page(forests):
 
     texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels())]
     assert len(texts) > 10
-    for text in (*texts, figure._suptitle, figure._supxlabel):
+    for text in (*texts, *figure.texts):
         box = text.get_window_extent()
         assert inside.contains(box.x0, box.y0), text.get_text()
         assert inside.contains(box.x1, box.y1), text.get_text()
