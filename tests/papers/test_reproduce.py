@@ -3,6 +3,7 @@ engine."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -283,9 +284,9 @@ def test_algorithm_1_whose_nodes_wait_for_all_is_descent_in_rounds(factor, scali
     waiting = derived[0].run
 
     plain = a_job("fig5", links="free", method="fedavg", factor=1.0)
-    ours = {"method": "async_sharing", "scaling": scaling}
+    ours: dict[str, Any] = {"method": "async_sharing", "scaling": scaling}
     fresh = simulated(plain, NETWORKS["ideal"](), 12, 1, **ours).run
-    peers = {"method": "dpsgd", "topology": "complete", "order": "adapt_first"}
+    peers: dict[str, Any] = {"method": "dpsgd", "topology": "complete", "order": "adapt_first"}
     rounds = simulated(job, NETWORKS["snapshot"](gamma=3), 48, 4, **peers).run
 
     losses = waiting.column("train_loss")
