@@ -1,7 +1,8 @@
 """For the site: links out of docs/ become names of files, and the reference lists every method.
 
 A link to a file of the repository becomes its name; one to nothing stays, and fails. The line
-`::: folkman.algorithm.*` becomes one entry per method, by the files of the folder.
+`::: folkman.algorithm.*` becomes one entry per method, by the files of the folder. The script that
+lets the search work on a site opened from disk is kept in docs/assets/, not fetched from elsewhere.
 """
 
 import re
@@ -12,6 +13,8 @@ from folkman.builders import find_methods
 
 ROOT = Path(__file__).parent.parent
 EVERY_METHOD = "::: folkman.algorithm.*"
+WORKER_ELSEWHERE, WORKER = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
+"""Where the theme's search takes its script from, and where that lies in the site."""
 
 
 def list_methods(markdown: str) -> str:
@@ -32,3 +35,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"`{target.relative_to(ROOT)}`"
 
     return re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]*)\)", name, list_methods(markdown))
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Take the script of the search from the site itself."""
+    up = "../" * page.file.dest_uri.count("/")
+    return output.replace(WORKER_ELSEWHERE, f"{up}{WORKER}")

@@ -162,8 +162,10 @@ def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert "async_sharing" in (tmp_path / "site" / "reference" / "algorithms.html").read_text()
-    fetched = re.findall(
-        r'<(?:script|link)[^>]+(?:src|href)="https?://[^"]+"',
-        (tmp_path / "site/index.html").read_text(),
-    )
-    assert [tag for tag in fetched if "canonical" not in tag] == []
+    for page in ("index.html", "gallery/delay.html"):
+        text = (tmp_path / "site" / page).read_text()
+        fetched = re.findall(r'<(?:script|link)[^>]+(?:src|href)="?https?://[^">]+', text)
+        assert [tag for tag in fetched if "canonical" not in tag] == []
+        worker = re.search(r'src="?([^">]*iframe-worker.js)', text)  # searches a site on disk
+        assert worker is not None and ((tmp_path / "site" / page).parent / worker[1]).exists()
+    assert "fresh air" in (tmp_path / "site" / "search" / "search_index.js").read_text().lower()
