@@ -167,5 +167,6 @@ def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
         fetched = re.findall(r'<(?:script|link)[^>]+(?:src|href)="?https?://[^">]+', text)
         assert [tag for tag in fetched if "canonical" not in tag] == []
         worker = re.search(r'src="?([^">]*iframe-worker.js)', text)  # searches a site on disk
-        assert worker is not None and ((tmp_path / "site" / page).parent / worker[1]).exists()
+        assert worker is not None
+        assert ((tmp_path / "site" / page).parent / worker[1]).exists()
     assert "fresh air" in (tmp_path / "site" / "search" / "search_index.js").read_text().lower()
