@@ -47,7 +47,10 @@ TERMS: dict[str, str] = {
     "station": "The access point in the middle of a cell.",
     "verdict": "How a run went: finished, diverged or not learning, with the reason.",
     "arm": "One algorithm with its options and its network, in a comparison.",
-    "tied": "The 95 % interval of the paired difference from the best contains 0.",
+    "tied": (
+        "Not told apart from the best: the 95 % interval of the paired difference contains 0, the "
+        "difference is the same in every seed, or there are fewer than three seeds."
+    ),
     "objective": "How nodes count in the loss: by their samples, or all alike.",
     "diverged": "The training loss is no longer a finite number.",
     "not learning": "The training loss rose, or did not fall although it could.",

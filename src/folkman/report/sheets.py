@@ -4,7 +4,8 @@
 
 Numbers end where their interval ends. The best arm is marked where it is surely the best: where
 every other arm's difference from it, seed by seed, has an interval without 0. Otherwise all that
-are not told apart from it are marked as such. With one seed nothing is marked.
+are not told apart from it are marked as such. A difference that is the same in every seed has no
+interval; a note says so, and such an arm is not told apart. With one seed nothing is marked.
 """
 
 import csv
@@ -206,7 +207,15 @@ def _note(found: ArmTable) -> str:
     paired = f"differences paired by seed, from {from_}"
     apart = ", ".join(f"{arm} ({why})" for arm, why in found.unranked.items())
     left = f"not ranked: {apart}" if apart else ""
-    return "; ".join(filter(None, (mean, paired, left, _own_seeds(found))))
+    return "; ".join(filter(None, (mean, paired, _alike(found), left, _own_seeds(found))))
+
+
+def _alike(found: ArmTable) -> str:
+    """Return whose difference is the same in every seed, and so has no interval."""
+    whose = [f"{arm} ({title_of(metric)})" for (arm, metric), cell in found.cells.items()
+             if cell.alike]  # fmt: skip
+    told = "all seeds alike, so that the difference has no interval and is not told apart from 0"
+    return f"{told}: {', '.join(whose)}" if whose else ""
 
 
 def _own_seeds(found: ArmTable) -> str:
