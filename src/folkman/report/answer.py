@@ -347,15 +347,15 @@ def _p(ahead: float, half: float, count: int) -> str:
 
 
 def _beside(apart: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
-    """Return sentences on methods that ran on another network: bounds, and others."""
+    """Return sentences on methods that ran on another network: references, and others."""
     told: dict[bool, list[str]] = {True: [], False: []}
     for label in _labels(apart):
         loss = _over([run for run in apart if run.label == label], "train_loss", -1)
         value = _with(loss) if isfinite(loss[0]) else "not finite"
         free = networks[label].partition(",")[0] == IDEAL
         told[free].append(f"{label} (network '{networks[label]}', training loss {value})")
-    bounds = "a reference, not an opponent" if len(told[True]) == 1 else "references, not opponents"
-    what = {True: bounds, False: "not ranked"}
+    words = "a reference, not an opponent" if len(told[True]) == 1 else "references, not opponents"
+    what = {True: words, False: "not ranked"}
     return [
         f"On another network, and so {what[free]}: {'; '.join(lines)}."
         for free, lines in told.items()

@@ -77,8 +77,8 @@ def compare_arms(
 ) -> ArmTable:
     """Compare arms (arm -> seed -> run) at the last recorded slot.
 
-    Or at the last one with axis `at[0]` <= `at[1]`. Arms that are `bounds` for the others are not
-    ranked.
+    Or at the last one with axis `at[0]` <= `at[1]`. Arms in `bounds`, references
+    for the others, are not ranked.
     """
     known = [*METRICS, *AXES]
     for metric in metrics:
