@@ -12,7 +12,7 @@ from scipy import stats
 
 from folkman.record.run import Run
 from folkman.record.tuned import sides_of
-from folkman.record.verdict import swings
+from folkman.record.verdict import remarks, swings
 from folkman.report.answer import answer, costs_to, quantity
 from folkman.report.networks import bounds, network_names
 from folkman.report.panels import Line, Scale, panel, spread_out, ticks
@@ -156,6 +156,21 @@ def test_a_loss_that_ends_far_above_its_lowest_is_told_once_as_the_terminal_tell
     assert line.startswith("'swings' swings (1 of 3 seeds): with seed 0 the training loss had been")
     assert line in unescape(headline([steady, unsteady, *others], {}))
     assert not swings([run("a", 0, [2.0, 0.5, 0.9])])  # within the factor of `record.verdict`
+
+
+def test_pairs_that_never_heard_each_other_are_told_as_the_terminal_tells_them():
+    dead, alive = (run("radio", seed, [2.0, 1.0]) for seed in (0, 1))
+    for row, pairs in zip(dead.rows + alive.rows, (30, 4, 30, 0), strict=True):
+        row["pairs_unheard"] = float(pairs)
+
+    (line,) = remarks([dead, alive])
+
+    assert line.startswith(
+        "'radio' has unheard pairs (1 of 2 seeds): with seed 0 the nodes of 4 of"
+    )
+    assert "lower threshold_db" in line
+    assert line in unescape(headline([dead, alive], {}))
+    assert not remarks([alive])
 
 
 def test_the_winner_is_that_of_the_seeds_that_methods_share():
