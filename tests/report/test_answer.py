@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from folkman.record.run import Run
+from folkman.record.terms import TERMS
 from folkman.record.tuned import sides_of
 from folkman.record.verdict import remarks, swings
 from folkman.report.answer import answer, costs_to, quantity
@@ -120,6 +121,16 @@ def test_a_difference_that_all_seeds_share_is_told_and_proves_nothing():
     assert "theirs, the next, is 0.00625 lower, the same in all 3 seeds, which says" in said
     assert "95 % interval" not in said
     assert "p < 0.001" not in said
+
+
+def test_cards_say_what_level_costs_are_to_and_tie_by_the_word_of_the_glossary():
+    losses = {"fast": [9.0, 5.0, 4.0], "slow": [9.0, 8.0, 5.0]}
+    page = headline([run(n, s, own) for n, own in losses.items() for s in range(2)], {})
+
+    assert "Least time to training loss 5, which every run reaches" in page
+    assert "fast (tied)" in page
+    assert "unsure" not in page
+    assert "fewer than three seeds" in TERMS["tied"]
 
 
 def test_more_accuracy_is_better():

@@ -103,7 +103,7 @@ def headline(
         if found is not None and found.paid[0].label not in free:  # a reference wins nothing
             least = found.paid[0]
             most = "Fewest" if axis in ("gradients", "bits") else "Least"
-            title = f"{most} {what} to training loss {found.target:.3g}"
+            title = f"{most} {what} to training loss {found.target:.3g}, which every run reaches"
             pairs.append((title, quantity(axis, least.mean), found.cheapest()))
     states = Counter(run.verdict or run.status for run in runs)
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
