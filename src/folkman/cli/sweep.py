@@ -285,7 +285,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
     The best is marked where it is surely the best; free links are a reference, and not ranked.
     """
     from folkman.files import write_whole
-    from folkman.record.table import arms_of, objectives_of, sides_of_arms
+    from folkman.record.table import arms_of, objectives_of, sides_of_arms, unfinished
     from folkman.record.tuned import standings
     from folkman.report.chosen import metric_of
     from folkman.report.comparison import compare_arms, complaints
@@ -315,7 +315,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
         common.print_paths([out], quiet=as_json)
     else:
         print(text, end="", file=stream(quiet=as_json))
-    wrong = complaints(arms)
+    wrong = unfinished(folders) + complaints(arms)
     for line in wrong:
         common.say(f"warning: {line}")
     if as_json:
