@@ -53,6 +53,7 @@ class ArmTable(NamedTuple):
     tuned: Mapping[str, str] = {}  # arm -> how it stands (`record.tuned`), where that is known
     objectives: Sequence[str] = ()  # what the arms minimise, as far as it is known
     unranked: Mapping[str, str] = {}  # arm -> why it is not ranked
+    setting: str = ""  # the data and nodes that all arms share, in words
 
     def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""

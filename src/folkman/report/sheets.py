@@ -18,7 +18,7 @@ from typing import NamedTuple
 from folkman.checks import nearest, require
 from folkman.record.table import Arm
 from folkman.record.terms import HEADINGS
-from folkman.record.tuned import told
+from folkman.record.tuned import told, untuned
 from folkman.report.comparison import ArmTable, compare_arms
 from folkman.report.latex import latex_table
 from folkman.report.sheet import NEAR, SURE, Number, Sheet
@@ -123,6 +123,8 @@ def render(
     aside = [objective_text(found.objectives), told(found.tuned)]
     if form == "latex":  # what does not belong into a caption stands in comments
         notes = [*filter(None, aside), *notes]
+        note += "; steps not tuned for this setting" if untuned(found.tuned) else ""
+        note = f"{_compared(found)}. {note[:1].upper()}{note[1:]}"
     else:
         note = "; ".join(filter(None, [note, *aside]))
     if form != "text" or width is None:
@@ -133,6 +135,12 @@ def render(
         text = "\n\n".join(text_of(each).rstrip() for each in alone)
     folded = (textwrap.fill(line, width, subsequent_indent="  ") for line in (note, *notes))
     return "\n".join([text, "", *folded])
+
+
+def _compared(found: ArmTable) -> str:
+    """Return what a table compares: the metrics, the data and the nodes."""
+    metrics = " and ".join(title_of(metric) for metric in found.metrics)
+    return f"{metrics} ({found.setting})" if found.setting else metrics
 
 
 def _sheet(found: ArmTable, arms: Mapping[str, Arm]) -> Sheet:
