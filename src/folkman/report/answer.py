@@ -117,7 +117,7 @@ def _digits(value: float, count: int) -> str:
 def _apart(a: Cost, b: Cost) -> bool:
     """Tell whether two costs differ by more than chance, seed by seed."""
     found = paired(a.by_seed, b.by_seed)
-    return found.count >= FEWEST_FOR_AN_INTERVAL and found.apart
+    return found.num_seeds >= FEWEST_FOR_AN_INTERVAL and found.apart
 
 
 def _alike(a: Cost, b: Cost) -> bool:

@@ -185,8 +185,8 @@ def _pairs(values: NDArray[np.float64], lost: NDArray[np.bool_]) -> NDArray[np.f
     mean, spread = differences.mean(axis=0), differences.std(axis=0, ddof=1) / np.sqrt(seeds)
     largest = np.maximum(np.abs(values[:, rows]), np.abs(values[:, columns])).max(axis=0)
     alike = spread <= SINGLE * largest
-    never, always = ~lost.any(axis=0), lost.all(axis=0)
-    plain = (never[rows] & always[columns]) | (always[rows] & never[columns])
+    left, right = lost[:, rows], lost[:, columns]
+    plain = (left & ~right).all(axis=0) | (right & ~left).all(axis=0)
     # what stands in for a run that diverged may differ by the same in every seed
     t = np.where(alike, np.where(plain, np.inf, 0.0), np.abs(mean) / np.maximum(spread, 1e-300))
     found = holm(2 * stdtr(seeds - 1, -t))

@@ -45,7 +45,7 @@ class Paired(NamedTuple):
 
     mean: float
     half: float  # NaN with one seed; 0 where all seeds are alike
-    count: int
+    num_seeds: int
 
     @property
     def alike(self) -> bool:
@@ -54,7 +54,7 @@ class Paired(NamedTuple):
         Student's test then says nothing: it takes the size of chance from the spread over seeds. An
         accuracy of few test samples often differs by the same few samples in every seed.
         """
-        return self.count > 1 and self.half == 0 and self.mean != 0
+        return self.num_seeds > 1 and self.half == 0 and self.mean != 0
 
     @property
     def apart(self) -> bool:
