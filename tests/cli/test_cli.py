@@ -192,6 +192,18 @@ def test_a_run_that_goes_nowhere_ends_with_the_reason_and_what_to_try(folkman):
     assert "lower the threshold of the radio" in told
 
 
+def test_pairs_that_never_heard_each_other_are_told_below_the_table(folkman):
+    """At 5 dB some links of this cell are never used, and the loss falls all the same."""
+    radio = ["--set", "network.name=radio", "--set", "network.threshold_db=5", "--set", "nodes=5"]
+    with shell.undrawn():
+        done = folkman("run", *FAST, *radio, "--out", "r")
+
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    assert "'Algorithm 1' has unheard pairs (1 of 1 seeds): with seed 0 the nodes of " in told
+    assert " of 20 pairs never heard each other; run longer, or on a radio raise power_dbm" in told
+
+
 def test_a_divergent_run_is_told_and_kept(folkman, tmp_path):
     settings = ["--set", "algorithm.0.step=1e30", "--set", "model.name=mlp"]
 

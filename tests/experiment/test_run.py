@@ -20,6 +20,7 @@ from folkman.experiment import run as module
 from folkman.experiment.fingerprint import fingerprint
 from folkman.experiment.theory import examine
 from folkman.report import kept
+from shell import folkman
 from shell import undrawn as empty_figures
 
 CONFIG = {
@@ -238,6 +239,19 @@ def test_calling_again_goes_on_and_then_reads(undrawn, whole, objects, tmp_path)
     assert rows(tmp_path / "run") == rows(whole.folder)
     assert [run.summary() for run in again] == [run.summary() for run in whole]
     assert not told
+
+
+@pytest.mark.parametrize("command", ["compare", "plot"])
+def test_of_an_interrupted_run_what_has_ended_is_shown(undrawn, tmp_path, command):
+    """Three records a run: the first run has ended when the sixth record comes."""
+    with pytest.raises(KeyboardInterrupt):
+        fm.run(CONFIG, out=tmp_path / "run", watch=stop_after(6))
+
+    done = folkman(command, "run", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "warning: run is not finished: 1 of 6 runs have ended and are shown" in done.stderr
+    assert "folkman run --resume run" in done.stderr
 
 
 def test_a_folder_of_something_else_is_refused(undrawn, whole, objects, tmp_path):

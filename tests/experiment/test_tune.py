@@ -168,6 +168,7 @@ def test_every_run_of_a_tuning_goes_to_its_end(tuned, tmp_path):
     done = folkman("tune", "small.toml", *over, *store, cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
+    assert re.search(r"^at most \d+ runs; a line for each as it ends$", done.stderr, re.M)
     methods = read(tmp_path / "small-tuned.toml")["tuned"]["algorithm"]
     assert [each["score"] for each in methods.values()] == [each.score for each in tuned.methods]
 
@@ -304,7 +305,10 @@ def test_run_report_and_compare_say_whether_the_sides_are_tuned(tuned, tmp_path)
     latex = folkman("compare", "bad", "--format", "latex", cwd=tmp_path).stdout
     notes = [line for line in latex.splitlines() if line.startswith("% ")]
     assert any("tuned on another setting" in line for line in notes)
-    assert "tuned" not in latex.partition(r"\begin{tabular}")[0]  # not in the caption
+    caption = next(line for line in latex.splitlines() if line.startswith(r"\caption"))
+    assert caption.startswith(r"\caption{Train loss and accuracy (digits, 2 nodes). ")
+    assert "steps not tuned for this setting" in caption
+    assert "not tuned" not in folkman("compare", "good", "--latex", cwd=tmp_path).stdout
 
 
 def test_the_arms_of_a_sweep_stand_each_for_itself(tuned, tmp_path):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from folkman.record.run import Run
+from folkman.record.terms import TERMS
 from folkman.record.tuned import sides_of
-from folkman.record.verdict import swings
+from folkman.record.verdict import remarks, swings
 from folkman.report.answer import answer, costs_to, quantity
 from folkman.report.networks import bounds, network_names
 from folkman.report.panels import Line, Scale, panel, spread_out, ticks
@@ -89,11 +90,47 @@ def test_costs_are_those_of_the_first_row_at_what_every_run_reaches():
     assert in_time.target == 5.0
     assert [(c.label, c.mean) for c in in_time.paid] == [("fast", 3.0), ("slow", 5.0)]
     assert [(c.label, c.mean) for c in in_bits.paid] == [("slow", 50.0), ("fast", 300.0)]
-    assert in_bits.cheapest() == "slow"
     assert in_bits.told() == (
-        "slow needs the fewest bits to training loss 5: slow 50 bit; fast 300 bit."
+        "In bits to training loss 5, all seeds alike: slow 50 bit; fast 300 bit."
     )
     assert costs_to(slow, "train_loss", "energy_j") is None
+
+
+def test_a_method_is_cheapest_where_the_paired_costs_leave_out_chance():
+    losses = ([9.0, 5.0, 5.0], [9.0, 8.0, 5.0])
+    runs = [run("fast", s, losses[0], bits=10.0 + s) for s in range(3)]
+    runs += [run("slow", s, losses[1], bits=10.0 + s) for s in range(3)]
+
+    found = costs_to(runs, "train_loss", "bits")
+
+    assert found is not None
+    assert found.cheapest() == "fast"
+    assert found.told() == (
+        "fast needs the fewest bits to training loss 5: fast 11 bit; slow 22 bit."
+    )
+
+
+def test_a_difference_that_all_seeds_share_is_told_and_proves_nothing():
+    """One test sample of 160 in each of three seeds, in the single precision of a run."""
+    hits = {"ours": (150, 152, 155), "theirs": (149, 151, 154)}
+    runs = [run(n, s, [1.0, 0.5], accuracies=[0.1, float(np.float32(k / 160))])
+            for n, own in hits.items() for s, k in enumerate(own)]  # fmt: skip
+
+    said = " ".join(answer(runs, {}))
+
+    assert "theirs, the next, is 0.00625 lower, the same in all 3 seeds, which says" in said
+    assert "95 % interval" not in said
+    assert "p < 0.001" not in said
+
+
+def test_cards_say_what_level_costs_are_to_and_tie_by_the_word_of_the_glossary():
+    losses = {"fast": [9.0, 5.0, 4.0], "slow": [9.0, 8.0, 5.0]}
+    page = headline([run(n, s, own) for n, own in losses.items() for s in range(2)], {})
+
+    assert "Least time to training loss 5, which every run reaches" in page
+    assert "fast (tied)" in page
+    assert "unsure" not in page
+    assert "fewer than three seeds" in TERMS["tied"]
 
 
 def test_more_accuracy_is_better():
@@ -130,6 +167,21 @@ def test_a_loss_that_ends_far_above_its_lowest_is_told_once_as_the_terminal_tell
     assert line.startswith("'swings' swings (1 of 3 seeds): with seed 0 the training loss had been")
     assert line in unescape(headline([steady, unsteady, *others], {}))
     assert not swings([run("a", 0, [2.0, 0.5, 0.9])])  # within the factor of `record.verdict`
+
+
+def test_pairs_that_never_heard_each_other_are_told_as_the_terminal_tells_them():
+    dead, alive = (run("radio", seed, [2.0, 1.0]) for seed in (0, 1))
+    for row, pairs in zip(dead.rows + alive.rows, (30, 4, 30, 0), strict=True):
+        row["pairs_unheard"] = float(pairs)
+
+    (line,) = remarks([dead, alive])
+
+    assert line.startswith(
+        "'radio' has unheard pairs (1 of 2 seeds): with seed 0 the nodes of 4 of"
+    )
+    assert "lower threshold_db" in line
+    assert line in unescape(headline([dead, alive], {}))
+    assert not remarks([alive])
 
 
 def test_the_winner_is_that_of_the_seeds_that_methods_share():
@@ -222,7 +274,7 @@ def test_with_few_seeds_costs_have_an_order_and_no_verdict(count, words):
     found = costs_to(runs, "train_loss", "seconds")
 
     assert found is not None
-    assert found.cheapest() == "first (unsure)"
+    assert found.cheapest() == "first (tied)"
     assert found.told() == (
         f"In time to training loss 1, with {words}: first 1 s; slow 2 s; fast 2 s."
     )
@@ -231,12 +283,12 @@ def test_with_few_seeds_costs_have_an_order_and_no_verdict(count, words):
 
 def test_everyone_who_cannot_be_told_from_the_winner_is_named():
     """c varies so much that its interval holds 0, though b has the better mean."""
-    values = {"a": (0.10, 0.11, 0.12), "b": (0.20, 0.21, 0.22), "c": (0.1, 0.8, 0.1)}
+    values = {"a": (0.10, 0.11, 0.12), "b": (0.20, 0.21, 0.23), "c": (0.1, 0.8, 0.1)}
     runs = [run(n, s, [1.0, v]) for n, own in values.items() for s, v in enumerate(own)]
 
     said = answer(runs, {})[1]
 
-    assert said.startswith("The training loss of b, the next, is 0.1 higher (95 % interval")
+    assert said.startswith("The training loss of b, the next, is 0.103 higher (95 % interval")
     assert said.endswith(" c cannot be told from a.")
 
 

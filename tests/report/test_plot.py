@@ -238,7 +238,7 @@ def test_several_folders_can_be_drawn_along_what_differs_between_them(tmp_path):
         (["--x", "network.gama"], "did you mean network.gamma"),
         (["--x", "network.gama"], "what varies here: algorithm (Slow, Quick, Free), network.gamma"),
         (["--x", "seed"], "there is no axis or setting 'seed'"),
-        (["--y", "lost"], "there is no metric 'lost'"),
+        (["--y", "lost"], "there is no metric 'lost'; did you mean 'loss'?"),
         (["--x", "gamma", "--hue", "algorthm"], "did you mean algorithm?"),
         (["--hue", "algorithm"], "a curve would mix arms that differ in network.gamma (2, 5, 10)"),
         (["--x", "gamma", "--hue", "algorithm"], "a point would mix arms that differ in nodes"),
@@ -311,3 +311,12 @@ def luminance(colour):
 
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in to_rgb(colour)]
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def test_compare_suggests_short_names_and_calls_free_links_a_reference(sweep, tmp_path):
+    done = folkman("compare", sweep, "--metric", "los", cwd=tmp_path)
+    helped = folkman("compare", "--help", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "there is no metric 'los'; did you mean 'loss'?" in done.stderr
+    assert "free links are a reference" in " ".join(helped.stdout.split())

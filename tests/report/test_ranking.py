@@ -106,6 +106,25 @@ def test_one_that_diverged_ranks_last_and_has_no_finite_score(ends):
     assert first.sign(0, 3) == "+"
 
 
+def test_a_difference_that_all_seeds_share_is_not_sure(ends):
+    """Arm 1 ends at twice the loss of arm 0 in every seed; arm 2 never by the same."""
+    ends[:, 1], ends[:, 2] = 2 * ends[:, 0], 4 * ends[:, 2]
+    first = rank_runs(arms_of(ends[:, :3]), "train_loss")[0]
+    place = first.labels.index
+
+    assert first.sign(place("arm 0"), place("arm 1")) == "."
+    assert first.sign(place("arm 0"), place("arm 2")) == "+"
+
+
+def test_one_that_always_diverged_is_surely_behind_the_worst_that_never_did(ends):
+    """It counts as ten times the worst, which is arm 3 in every seed: a difference all share."""
+    broken = {(1, seed) for seed in SEEDS}
+    first = rank_runs(arms_of(ends, diverged=broken), "train_loss")[0]
+
+    assert first.labels[2:] == ("arm 3", "arm 1")
+    assert first.sign(2, 3) == "+"
+
+
 def test_more_is_better_for_accuracy(ends):
     arms = arms_of(ends)
     for runs in arms.values():

@@ -60,6 +60,7 @@ def test_sums_without_a_word_on_trust_do_not_start(tmp_path):
 
     done = folkman("up", "config.toml", "--out", "cluster", cwd=tmp_path)
 
+    assert done.stderr.startswith("preparing the nodes")  # before anything that takes time
     assert done.returncode == 2
     assert "trust.sums=members" in done.stderr
     assert not (tmp_path / "cluster").exists()

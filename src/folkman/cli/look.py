@@ -70,6 +70,7 @@ def plot(  # noqa: PLR0913, PLR0917 - the options, one by one
     """
     from folkman.checks import one_of
     from folkman.record.folder import RunFolder
+    from folkman.record.table import unfinished
     from folkman.report.chosen import LOGS, Asked
     from folkman.report.figures import check_target, save
     from folkman.report.plot import plot_folders
@@ -83,6 +84,8 @@ def plot(  # noqa: PLR0913, PLR0917 - the options, one by one
     if kind == "curves":
         asked = Asked(x, y, hue, facet, log, wheres(where or ()))
         figure = plot_folders(runs, asked, style)
+        for line in unfinished(runs):
+            common.say(f"warning: {line}")
         name = "-".join([y, x, *(["by", facet] if facet else [])])
     else:
         given = {"--hue": hue, "--facet": facet, "--where": where, "--log": log}

@@ -143,6 +143,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     as_json: AsJson = False,
 ) -> None:
     """Start a local cluster of real processes from the configuration that `folkman run` takes."""
+    say("preparing the nodes: data, first model, keys")  # what follows imports for seconds
     from folkman.config.comparison import resolve
     from folkman.config.text import override, read
     from folkman.record.json_file import dated

@@ -127,7 +127,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     """Print the table, what its columns mean, what went wrong, and where things are."""
     from folkman.experiment.run import network_lines
     from folkman.record.tuned import sides_of, standings, told, tune_command
-    from folkman.record.verdict import complaints, swings
+    from folkman.record.verdict import complaints, remarks
     from folkman.report.screen import explained, result_lines
 
     place, width = common.stream(quiet=quiet), common.columns(quiet=quiet)
@@ -138,7 +138,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     sides = sides_of(folder.read_config())
     note = told(standings(sides), tune_command(sides, str(folder.config)))
     more = [*network_lines(prepared.first), ""]
-    more += complaints(results) + swings(results)
+    more += complaints(results) + remarks(results)
     for line in [*more, *([note] if note else [])]:
         lines += common.folded(line, width) if place.isatty() else [line]
     figure = folder.figures / "train_loss-seconds.png"

@@ -69,6 +69,8 @@ def carried_out(
     again = prepared.folder.again()
     with stoppable(f"go on with: {again}"), ending_on_term():
         try:
+            if not sys.stderr.isatty():  # the first lines come when a run has compiled and ended
+                say(f"at most {prepared.runs} runs; a line for each as it ends")
             with job_progress(prepared.runs) as watch:
                 return run(prepared, crew, watch, say)
         except Stopped as stop:

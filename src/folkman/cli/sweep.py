@@ -282,12 +282,12 @@ def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
 ) -> None:
     """Compare arms: mean and 95 % interval, differences paired by seed, the best marked.
 
-    The best is marked where it is surely the best; free links are a bound, and not ranked.
+    The best is marked where it is surely the best; free links are a reference, and not ranked.
     """
     from folkman.files import write_whole
-    from folkman.record.table import arms_of, objectives_of, sides_of_arms
-    from folkman.record.tuned import standings
-    from folkman.report.chosen import column_of
+    from folkman.record.table import arms_of, objectives_of, sides_of_arms, unfinished
+    from folkman.record.tuned import shared_setting, standings
+    from folkman.report.chosen import metric_of
     from folkman.report.comparison import compare_arms, complaints
     from folkman.report.networks import bounds, network_names
 
@@ -298,10 +298,11 @@ def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
     if where and "," not in (pivot or ""):
         raise ValueError("--where belongs to a grid of two settings: --pivot ROW,COL; add one")
     arms, sides = arms_of(folders), sides_of_arms(folders)
-    goals = [column_of(each) for each in metric or GOALS]
+    goals = [metric_of(each) for each in metric or GOALS]
     free = bounds(network_names(sides))
     found = compare_arms(arms, goals, against, point, free)
     found = found._replace(tuned=standings(sides), objectives=objectives_of(folders))
+    found = found._replace(setting=shared_setting(sides))
     place = stream(quiet=as_json)
     width = common.columns(quiet=as_json) if out is None and place.isatty() else None
     shown = (
@@ -315,7 +316,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
         common.print_paths([out], quiet=as_json)
     else:
         print(text, end="", file=stream(quiet=as_json))
-    wrong = complaints(arms)
+    wrong = unfinished(folders) + complaints(arms)
     for line in wrong:
         common.say(f"warning: {line}")
     if as_json:

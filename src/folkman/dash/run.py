@@ -10,7 +10,7 @@ from folkman.record.live import Tail
 from folkman.record.run import AXES, COLUMNS, ENDED, METRICS, RUNNING, STOPPED, Run, slug
 from folkman.record.scene import frame_json
 from folkman.record.terms import TERM_OF, TERMS
-from folkman.record.verdict import swings
+from folkman.record.verdict import remarks
 
 __all__ = ["RunSource"]
 
@@ -139,8 +139,8 @@ class RunSource:
         return {"runs": found, **({"swings": self.swings()} if ended else {})}
 
     def swings(self) -> list[str]:
-        """Return what terminal and report say of runs whose loss fell and rose again."""
-        return swings([watched.run for watched in self.runs])
+        """Return what terminal and report say of runs that ended and have no bad verdict."""
+        return remarks([watched.run for watched in self.runs])
 
     def scene(self, name: str) -> Json | None:
         """Return the scene that a run has kept, all frames."""

@@ -21,6 +21,7 @@ from folkman.record.tuned import Side, sides_of
 
 __all__ = ["KEPT", "Arm", "arms_of", "gather", "networks_of", "read_rows", "save_results"]
 __all__ += ["named_in", "objectives_of", "settings_of_arms", "sides_of_arms", "sides_of_jobs"]
+__all__ += ["unfinished"]
 
 KEPT = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_loss")
 KEPT += ("test_accuracy", "consensus", "node_norm", "mean_age", "max_age", "kappa", "gamma_t")
@@ -124,6 +125,27 @@ def arms_of(roots: Sequence[Path]) -> dict[str, dict[int, Run]]:
     return found
 
 
+def _ended(folder: RunFolder) -> list[Run]:
+    """Return the runs that have ended in a folder that is not finished."""
+    if folder.metrics.is_file():
+        return []
+    return [run for run in folder.read().runs if run.status in ENDED and run.rows]
+
+
+def unfinished(roots: Sequence[Path]) -> list[str]:
+    """Return a line for each run folder of which only the runs that have ended can be shown."""
+    lines = []
+    for root in (root for root in roots if not is_sweep(root)):
+        folder = RunFolder.open(root)
+        if found := _ended(folder):
+            contents = folder.read()
+            runs = f"{len(found)} of {len(contents.runs)} runs have ended and are shown"
+            again = f"folkman run --resume {root}"
+            how = "call it again from Python" if contents.made_in_python else again
+            lines.append(f"{root} is not finished: {runs}; finish it: {how}")
+    return lines
+
+
 def named_in(label: str, root: Path, roots: Sequence[Path]) -> str:
     """Return the name of an arm: with several folders, with that of its folder."""
     short = len({each.name for each in roots}) == len(roots)
@@ -197,9 +219,10 @@ def networks_of(roots: Sequence[Path]) -> list[str]:
 
 
 def _runs(root: Path) -> list[Run]:
-    """Return the runs of a folder, labelled by arm."""
+    """Return the runs of a folder, labelled by arm; those that have ended, if not all have."""
     if not is_sweep(root):
-        return RunFolder.open(root).load_results()
+        folder = RunFolder.open(root)
+        return _ended(folder) or folder.load_results()
     folder = SweepFolder.open(root)
     runs = runs_of_arms(gather(folder).to_pylist())
     require(bool(runs), f"{root} has no finished job yet; go on with: {folder.again()}")

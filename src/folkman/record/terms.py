@@ -26,7 +26,10 @@ TERMS: dict[str, str] = {
     "gradients": "The gradients that a node has computed, in the mean over nodes.",
     "bits": "What all senders put on the air. A broadcast counts once.",
     "joules": "The energy of all nodes together: sending, listening and computing.",
-    "rounds": "Rounds completed; of a method without rounds, the messages sent per node.",
+    "rounds": (
+        "Aggregations that were completed. Of a method that waits for none: the messages that a "
+        "node has sent, in the mean over nodes."
+    ),
     "age": (
         "How many slots ago the sender formed the copy that a node uses. 0 is a fresh copy. The "
         "mean is over all slots and pairs."
@@ -42,12 +45,18 @@ TERMS: dict[str, str] = {
     "index": "The number by which the next message is chosen: gain in age by time on the air.",
     "sum": "A message that holds the weighted sum of all copies of its sender.",
     "stamp": "The slot in which parameters were formed.",
-    "free links": "A network whose messages take no time: a bound for the others.",
+    "free links": (
+        "A network whose messages take no time: a reference for the others, and not ranked. It is "
+        "no bound: a method that bears longer steps can end below it."
+    ),
     "epoch": "The paper's schedule: all send at once, and all have received when it ends.",
     "station": "The access point in the middle of a cell.",
     "verdict": "How a run went: finished, diverged or not learning, with the reason.",
     "arm": "One algorithm with its options and its network, in a comparison.",
-    "tied": "The 95 % interval of the paired difference from the best contains 0.",
+    "tied": (
+        "Not told apart from the best: the 95 % interval of the paired difference contains 0, the "
+        "difference is the same in every seed, or there are fewer than three seeds."
+    ),
     "objective": "How nodes count in the loss: by their samples, or all alike.",
     "diverged": "The training loss is no longer a finite number.",
     "not learning": "The training loss rose, or did not fall although it could.",
@@ -79,7 +88,7 @@ COLUMNS: dict[str, Column] = {
     "kappa": Column("kappa", "share of slots that a node spent computing", "kappa"),
     "gradients": Column("gradients", "computed per node", "gradients"),
     "rounds": Column(
-        "rounds", "times that every node sent, or rounds of a method that has them", "rounds"
+        "rounds", "aggregations, or of a method without them messages sent per node", "rounds"
     ),
 }
 """The columns of a table of results, the most telling first."""

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from folkman.record.json_file import Json, Table
 
 __all__ = ["APART", "AT_EDGE", "CHANGED", "ELSEWHERE", "FOUND", "SAME_SEEDS", "TUNED", "UNTUNED"]
-__all__ += ["Side", "setting", "sides_of", "standings", "told", "tune_command"]
+__all__ += ["Side", "setting", "shared_setting", "sides_of", "standings", "told", "tune_command"]
+__all__ += ["untuned"]
 
 TUNED = "tuned"
 AT_EDGE = "tuned, at the last value that was tried"
@@ -124,6 +125,20 @@ def tune_command(sides: Iterable[Side] = (), config: str = "CONFIG") -> str:
     held = {name for side in sides for name in side.table}
     over = [name for name in USUAL_OPTIONS if name in held] or ["step"]
     return " ".join(["folkman tune", config, *(f"--over {name}" for name in over)])
+
+
+def shared_setting(sides: Collection[Side]) -> str:
+    """Return the data and the number of nodes that all sides share: digits, 5 nodes."""
+    data = {str(_table(side.config, "data").get("name") or "") for side in sides}
+    nodes = {side.config.get("nodes") for side in sides}
+    said = [*data] if len(data) == 1 else []
+    said += [f"{count} nodes" for count in nodes if count] if len(nodes) == 1 else []
+    return ", ".join(filter(None, said))
+
+
+def untuned(sides: Mapping[str, str]) -> bool:
+    """Tell whether sides are compared of which not every one is tuned for its setting."""
+    return len(sides) > 1 and not all(each in FOUND for each in sides.values())
 
 
 def told(sides: Mapping[str, str], command: str = "") -> str:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["NOT_LEARNING", "Descent", "Verdict", "complaints", "is_level", "swing", "swings"]
-__all__ += ["verdict"]
+__all__ += ["remarks", "unheard", "verdict"]
 
 NOT_LEARNING = "not learning"
 
@@ -96,15 +96,44 @@ def complaints(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
+def remarks(runs: Sequence[Run]) -> list[str]:
+    """Return what terminal, report and page say of runs that ended and have no bad verdict."""
+    return swings(runs) + unheard(runs)
+
+
 def swings(runs: Sequence[Run]) -> list[str]:
     """Return a line for each label with runs that fell and rose again, with the first one's."""
+    return _by_label(runs, "swings", swing)
+
+
+def unheard(runs: Sequence[Run]) -> list[str]:
+    """Return a line for each label with pairs that never heard each other, with the first one's."""
+    return _by_label(runs, "has unheard pairs", _unheard_pairs)
+
+
+def _unheard_pairs(rows: "Sequence[Mapping[str, float]]") -> str:
+    """Return how many pairs had only the common first message at the end; nothing for none."""
+    first, last = (int(rows[place].get("pairs_unheard") or 0) for place in (0, -1))
+    if not last or not rows[-1]["slots"]:
+        return ""
+    return (
+        f"the nodes of {last} of {max(first, last)} pairs never heard each other; run longer, or "
+        "on a radio raise power_dbm or lower threshold_db (see `folkman radio`)"
+    )
+
+
+def _by_label(
+    runs: Sequence[Run], what: str, words_of: "Callable[[Sequence[Mapping[str, float]]], str]"
+) -> list[str]:
+    """Return a line for each label with words on its runs: how many seeds, the first one's."""
     found: dict[str, list[str]] = {}
     for run in runs:
-        if run.rows and not run.message and run.status != RUNNING and (words := swing(run.rows)):
+        ended = run.rows and not run.message and run.status != RUNNING
+        if ended and (words := words_of(run.rows)):
             found.setdefault(run.label, []).append(f"with seed {run.seed} {words}")
     counts = Counter(run.label for run in runs)
     return [
-        f"'{label}' swings ({len(lines)} of {counts[label]} seeds): {lines[0]}"
+        f"'{label}' {what} ({len(lines)} of {counts[label]} seeds): {lines[0]}"
         for label, lines in found.items()
     ]
 

@@ -1,9 +1,10 @@
 """The answer that a report begins with: who won, by how much, how sure, and what it cost.
 
 A winner has the best mean over the seeds that all methods have. It is sure if the paired 95 %
-interval of its difference from every other method leaves out 0, which takes at least three seeds. A
-method with too few seeds to be compared is named, and not ranked. Costs are those of the first
-recorded slot at which a run reaches a target that every run of the comparison reaches.
+interval of its difference from every other method leaves out 0, which takes at least three seeds,
+and differences that are not the same in all of them. A method with too few seeds to be compared is
+named, and not ranked. Costs are those of the first recorded slot at which a run reaches a target
+that every run of the comparison reaches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from folkman.record.run import FINISHED, HIGHER_IS_BETTER, Run
 from folkman.report.comparison import ArmTable, common_seeds, compare_arms
 from folkman.report.networks import IDEAL
-from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width, paired
 from folkman.report.tables import MOST_PLAIN, spread
 
 __all__ = ["CURRENCIES", "Cost", "Costs", "answer", "costs_to", "learners", "quantity"]
@@ -61,9 +62,9 @@ class Costs(NamedTuple):
     apart: Sequence[Cost] = ()  # by methods on another network
 
     def cheapest(self) -> str:
-        """Return who paid least, and that it is not sure where somebody paid no more than that."""
+        """Return who paid least, and that it is tied where somebody is not told apart from it."""
         first, *others = self.paid
-        return first.label if all(_apart(first, c) for c in others) else f"{first.label} (unsure)"
+        return first.label if all(_apart(first, c) for c in others) else f"{first.label} (tied)"
 
     def told(self) -> str:
         """Return it as a sentence that begins with the conclusion."""
@@ -81,6 +82,8 @@ class Costs(NamedTuple):
         few = min(len(first.by_seed.keys() & cost.by_seed.keys()) for cost in others)
         if few < FEWEST_FOR_AN_INTERVAL:
             return f"In {what} to {goal}, with {_seeds(few)}: {shown}."
+        if len(tied) == len(others) and all(_alike(first, cost) for cost in others):
+            return f"In {what} to {goal}, all seeds alike: {shown}."
         if len(tied) == len(others):
             return f"No clear difference in {what} to {goal}: {shown}."
         least = {"gradients": "fewest gradients", "bits": "fewest bits"}.get(
@@ -113,11 +116,13 @@ def _digits(value: float, count: int) -> str:
 
 def _apart(a: Cost, b: Cost) -> bool:
     """Tell whether two costs differ by more than chance, seed by seed."""
-    seeds = [seed for seed in a.by_seed if seed in b.by_seed]
-    if len(seeds) < FEWEST_FOR_AN_INTERVAL:
-        return False
-    differences = np.array([a.by_seed[seed] - b.by_seed[seed] for seed in seeds])
-    return bool(abs(differences.mean()) > half_width(differences))
+    found = paired(a.by_seed, b.by_seed)
+    return found.num_seeds >= FEWEST_FOR_AN_INTERVAL and found.apart
+
+
+def _alike(a: Cost, b: Cost) -> bool:
+    """Tell whether two costs differ by the same in every seed."""
+    return paired(a.by_seed, b.by_seed).alike
 
 
 def learners(runs: Sequence[Run]) -> list[Run]:
@@ -313,11 +318,17 @@ def _sureness(found: ArmTable, metric: str, first: Sequence[str]) -> str:
     gap = f"The {noun} of {second}, the next, is {ahead:.3g} {'lower' if sign < 0 else 'higher'}"
     if cell.num_paired < FEWEST_FOR_AN_INTERVAL or not isfinite(half):
         return f"{gap}."
+    tied = [arm for arm in rest if rest[arm].rank == "tied"]
+    if cell.alike:
+        others = ", ".join(arm for arm in tied if arm != second)
+        also = f" {others} cannot be told from {best}." if others else ""
+        return (
+            f"{gap}, the same in all {cell.num_paired} seeds, which says nothing of chance.{also}"
+        )
     how = (
         f"95 % interval {ahead - half:.2g} to {ahead + half:.2g}, {cell.num_paired} seeds paired, "
         f"p {_p(ahead, half, cell.num_paired)}"
     )
-    tied = [arm for arm in rest if rest[arm].rank == "tied"]
     names = ", ".join(tied)
     if second in tied:
         how = how if len(tied) == 1 else f"{second}: {how}"
@@ -329,22 +340,22 @@ def _p(ahead: float, half: float, count: int) -> str:
     """Return p of the paired t test, from a difference and half of its 95 % interval."""
     from scipy.special import stdtr, stdtrit
 
-    if half == 0:
-        return "< 0.001" if ahead else "= 1"
+    if half == 0:  # equal in every seed
+        return "= 1"
     p = float(2 * stdtr(count - 1, -ahead / half * stdtrit(count - 1, 0.975)))
     return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
 def _beside(apart: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
-    """Return sentences on methods that ran on another network: bounds, and others."""
+    """Return sentences on methods that ran on another network: references, and others."""
     told: dict[bool, list[str]] = {True: [], False: []}
     for label in _labels(apart):
         loss = _over([run for run in apart if run.label == label], "train_loss", -1)
         value = _with(loss) if isfinite(loss[0]) else "not finite"
         free = networks[label].partition(",")[0] == IDEAL
         told[free].append(f"{label} (network '{networks[label]}', training loss {value})")
-    bounds = "a reference, not an opponent" if len(told[True]) == 1 else "references, not opponents"
-    what = {True: bounds, False: "not ranked"}
+    words = "a reference, not an opponent" if len(told[True]) == 1 else "references, not opponents"
+    what = {True: words, False: "not ranked"}
     return [
         f"On another network, and so {what[free]}: {'; '.join(lines)}."
         for free, lines in told.items()

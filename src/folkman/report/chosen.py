@@ -17,7 +17,7 @@ from folkman.record.run import AXES, METRICS, Run
 from folkman.record.settings import ALGORITHM, FOLDER, Settings, varying
 
 __all__ = ["LOGS", "WITHOUT", "Asked", "Chosen", "Grid", "Panel", "chosen", "column_of"]
-__all__ += ["grid_of", "known_settings", "told_value"]
+__all__ += ["grid_of", "known_settings", "metric_of", "told_value"]
 
 SHORT = {"loss": "train_loss", "accuracy": "test_accuracy", "age": "mean_age"}
 SHORT |= {"time": "seconds", "joules": "energy_j", "iterations": "gradients"}
@@ -64,8 +64,7 @@ class Chosen(NamedTuple):
 def chosen(arms: Arms, facts: Mapping[str, Settings], asked: Asked) -> Chosen:
     """Return what to draw of arms, or say what to ask for instead."""
     own = known_settings(arms, facts)
-    y = column_of(asked.y)
-    one_of("metric", y, [*METRICS, *AXES])
+    y = metric_of(asked.y)
     x = column_of(asked.x)
     is_cost = x in AXES
     if not is_cost:
@@ -87,6 +86,12 @@ def chosen(arms: Arms, facts: Mapping[str, Settings], asked: Asked) -> Chosen:
 def column_of(name: str) -> str:
     """Return the column that a name stands for: loss is train_loss."""
     return SHORT.get(name, name)
+
+
+def metric_of(name: str) -> str:
+    """Return the column that the name of a metric stands for; refuse another with the nearest."""
+    one_of("metric", name, [*SHORT, *METRICS, *AXES])
+    return column_of(name)
 
 
 def known_settings(

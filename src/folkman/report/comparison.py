@@ -3,7 +3,8 @@
 A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is
 that of the mean of the differences, which is narrower than the two arms' own intervals suggest. The
 best mean wins; an arm whose difference from the winner has an interval that contains 0 is tied with
-it. With one seed there is no interval, and nothing is tied. Intervals are not adjusted for the
+it. So is an arm whose difference is the same in every seed: without a spread the interval says
+nothing. With one seed there is no interval, and nothing is tied. Intervals are not adjusted for the
 number of arms. Means are over the seeds that all ranked arms have. An arm with too few of them, and
 one whose messages take no time beside others whose do, is shown and not ranked.
 """
@@ -17,7 +18,7 @@ from folkman.checks import nearest, require
 from folkman.record.json_file import Json
 from folkman.record.run import AXES, DIVERGED, HIGHER_IS_BETTER, METRICS, Run, jsonable
 from folkman.record.verdict import NOT_LEARNING
-from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, half_width
+from folkman.report.statistics import FEWEST_FOR_AN_INTERVAL, Paired, half_width, paired
 
 __all__ = ["HIGHER_IS_BETTER", "ArmTable", "Cell", "common_seeds", "compare_arms", "complaints"]
 
@@ -36,6 +37,11 @@ class Cell(NamedTuple):
     num_paired: int
     rank: str  # "winner", "tied", ""
 
+    @property
+    def alike(self) -> bool:
+        """Tell whether the difference is the same in every seed, and not 0."""
+        return Paired(self.difference, self.difference_half, self.num_paired).alike
+
 
 class ArmTable(NamedTuple):
     """Arms by metrics."""
@@ -47,6 +53,7 @@ class ArmTable(NamedTuple):
     tuned: Mapping[str, str] = {}  # arm -> how it stands (`record.tuned`), where that is known
     objectives: Sequence[str] = ()  # what the arms minimise, as far as it is known
     unranked: Mapping[str, str] = {}  # arm -> why it is not ranked
+    setting: str = ""  # the data and nodes that all arms share, in words
 
     def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""
@@ -71,8 +78,8 @@ def compare_arms(
 ) -> ArmTable:
     """Compare arms (arm -> seed -> run) at the last recorded slot.
 
-    Or at the last one with axis `at[0]` <= `at[1]`. Arms that are `bounds` for the others are not
-    ranked.
+    Or at the last one with axis `at[0]` <= `at[1]`. Arms in `bounds`, references
+    for the others, are not ranked.
     """
     known = [*METRICS, *AXES]
     for metric in metrics:
@@ -158,23 +165,15 @@ def _winner(values: Mapping[str, Mapping[int, float]], metric: str) -> str:
 
 def _cell(values: Mapping[str, Mapping[int, float]], arm: str, reference: str, winner: str) -> Cell:
     own = np.array(list(values[arm].values()))
-    difference, half, paired = _paired(values[arm], values[reference])
+    difference, half, num_paired = paired(values[arm], values[reference])
     mean = float(np.mean(own))
     rank = ""
     if arm == winner and np.isfinite(mean):
         rank = "winner"
     elif np.isfinite(mean):
-        to_winner, winner_half, _ = _paired(values[arm], values[winner])
-        rank = "tied" if abs(to_winner) <= winner_half else ""  # one seed: no interval, no tie
+        from_winner = paired(values[arm], values[winner])
+        known = np.isfinite(from_winner.half)  # one seed: no interval, no tie
+        rank = "tied" if known and not from_winner.apart else ""
     if arm == reference:
         difference, half = float("nan"), float("nan")
-    return Cell(mean, float(half_width(own)), difference, half, len(own), paired, rank)
-
-
-def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[float, float, int]:
-    """Return mean, half-width and number of the differences a - b over the seeds that both have."""
-    seeds = [seed for seed in a if seed in b]
-    if not seeds:
-        return float("nan"), float("nan"), 0
-    differences = np.array([a[seed] - b[seed] for seed in seeds])
-    return float(differences.mean()), float(half_width(differences)), len(seeds)
+    return Cell(mean, float(half_width(own)), difference, half, len(own), num_paired, rank)

@@ -1,4 +1,4 @@
-"""On which network each arm of a comparison runs, and which arms are bounds for the others."""
+"""On which network each arm of a comparison runs, and which arms are references."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,7 +10,8 @@ __all__ = ["CHOSEN", "IDEAL", "bounds", "network_names"]
 CHOSEN = ("threshold_db", "schedule", "message", "allocation", "period", "weights", "thrift")
 """Options of a network by which a method shares the band of one and the same cell."""
 IDEAL = "ideal"
-"""The network on which messages take no time: what runs on it is a bound for the others."""
+"""The network on which messages take no time: what runs on it is a reference for the
+others, and not ranked."""
 
 
 def network_names(sides: Iterable[Side]) -> dict[str, str]:

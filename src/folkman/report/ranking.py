@@ -7,10 +7,12 @@
                 has Student's 95 % interval
     Friedman    the p-value of "all methods are alike", from the ranks [1]
     pairs       Student's paired t test over seeds, of the logarithm where all scores are positive
-                and less is better; p-values corrected by Holm's method for all pairs at once [2]
+                and less is better; p-values corrected by Holm's method for all pairs at once [2]; 1
+                where the difference is the same in every seed, as the test then says nothing
 
 A run that diverged ranks last, and in the pairs counts as ten times the worst score of its seed (of
-a score of which more is better: as 0).
+a score of which more is better: as 0). One that diverged in every seed is surely behind one that
+never did.
 
 [1] M. Friedman. The Use of Ranks to Avoid the Assumption of Normality Implicit in the Analysis of
     Variance. JASA 32, 1937.
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 from folkman.record.json_file import Json
 from folkman.record.run import DIVERGED, HIGHER_IS_BETTER, Run
 from folkman.report import html
-from folkman.report.statistics import half_width
+from folkman.report.statistics import SINGLE, half_width
 
 __all__ = ["COSTS", "Ranking", "map_lines", "order", "rank_runs", "ranking_section", "table_rows"]
 
@@ -115,7 +117,7 @@ def _ranked(
     best = sorted(range(len(arms)), key=lambda place: (mean[place], place))
     labels = list(arms)
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
-    p = _pairs(_tested(scores[:, best], metric))
+    p = _pairs(_tested(scores[:, best], metric), ~np.isfinite(scores[:, best]))
     return Ranking(
         axis,
         budget,
@@ -170,8 +172,8 @@ def _tested(scores: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
     return np.log(whole) if np.all(whole > 0) else whole
 
 
-def _pairs(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Holm's p-value of each pair of methods, (method, method)."""
+def _pairs(values: NDArray[np.float64], lost: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return Holm's p-value of each pair of methods, (method, method); `lost` runs diverged."""
     from scipy.special import stdtr
 
     seeds, methods = values.shape
@@ -181,10 +183,12 @@ def _pairs(values: NDArray[np.float64]) -> NDArray[np.float64]:
     rows, columns = np.triu_indices(methods, 1)
     differences = values[:, rows] - values[:, columns]
     mean, spread = differences.mean(axis=0), differences.std(axis=0, ddof=1) / np.sqrt(seeds)
-    rounding = spread <= 1e-12 * np.abs(values).max()
-    t = np.where(
-        rounding, np.where(mean == 0, 0.0, np.inf), np.abs(mean) / np.maximum(spread, 1e-300)
-    )
+    largest = np.maximum(np.abs(values[:, rows]), np.abs(values[:, columns])).max(axis=0)
+    alike = spread <= SINGLE * largest
+    left, right = lost[:, rows], lost[:, columns]
+    plain = (left & ~right).all(axis=0) | (right & ~left).all(axis=0)
+    # what stands in for a run that diverged may differ by the same in every seed
+    t = np.where(alike, np.where(plain, np.inf, 0.0), np.abs(mean) / np.maximum(spread, 1e-300))
     found = holm(2 * stdtr(seeds - 1, -t))
     p[rows, columns] = p[columns, rows] = found
     return p

@@ -13,7 +13,7 @@ from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import Run
 from folkman.record.tuned import ELSEWHERE, sides_of, standings, told, tune_command
-from folkman.record.verdict import swings
+from folkman.record.verdict import remarks
 from folkman.report import html
 from folkman.report.answer import (
     CURRENCIES,
@@ -103,7 +103,7 @@ def headline(
         if found is not None and found.paid[0].label not in free:  # a reference wins nothing
             least = found.paid[0]
             most = "Fewest" if axis in ("gradients", "bits") else "Least"
-            title = f"{most} {what} to training loss {found.target:.3g}"
+            title = f"{most} {what} to training loss {found.target:.3g}, which every run reaches"
             pairs.append((title, quantity(axis, least.mean), found.cheapest()))
     states = Counter(run.verdict or run.status for run in runs)
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
@@ -119,7 +119,7 @@ def _wrong(runs: Sequence[Run]) -> str:
     told_of = {run.label for run in runs if run.reason}
     lines = complaints(arms)
     lines += [run.message for run in runs if run.message and run.label not in told_of]
-    lines += swings(runs)
+    lines += remarks(runs)
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<ul class="wrong" aria-label="What went wrong">{items}</ul>' if lines else ""
 

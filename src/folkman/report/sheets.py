@@ -4,7 +4,8 @@
 
 Numbers end where their interval ends. The best arm is marked where it is surely the best: where
 every other arm's difference from it, seed by seed, has an interval without 0. Otherwise all that
-are not told apart from it are marked as such. With one seed nothing is marked.
+are not told apart from it are marked as such. A difference that is the same in every seed has no
+interval; a note says so, and such an arm is not told apart. With one seed nothing is marked.
 """
 
 import csv
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from folkman.checks import nearest, require
 from folkman.record.table import Arm
 from folkman.record.terms import HEADINGS
-from folkman.record.tuned import told
+from folkman.record.tuned import told, untuned
 from folkman.report.comparison import ArmTable, compare_arms
 from folkman.report.latex import latex_table
 from folkman.report.sheet import NEAR, SURE, Number, Sheet
@@ -122,6 +123,8 @@ def render(
     aside = [objective_text(found.objectives), told(found.tuned)]
     if form == "latex":  # what does not belong into a caption stands in comments
         notes = [*filter(None, aside), *notes]
+        note += "; steps not tuned for this setting" if untuned(found.tuned) else ""
+        note = f"{_compared(found)}. {note[:1].upper()}{note[1:]}"
     else:
         note = "; ".join(filter(None, [note, *aside]))
     if form != "text" or width is None:
@@ -132,6 +135,12 @@ def render(
         text = "\n\n".join(text_of(each).rstrip() for each in alone)
     folded = (textwrap.fill(line, width, subsequent_indent="  ") for line in (note, *notes))
     return "\n".join([text, "", *folded])
+
+
+def _compared(found: ArmTable) -> str:
+    """Return what a table compares: the metrics, the data and the nodes."""
+    metrics = " and ".join(title_of(metric) for metric in found.metrics)
+    return f"{metrics} ({found.setting})" if found.setting else metrics
 
 
 def _sheet(found: ArmTable, arms: Mapping[str, Arm]) -> Sheet:
@@ -206,7 +215,15 @@ def _note(found: ArmTable) -> str:
     paired = f"differences paired by seed, from {from_}"
     apart = ", ".join(f"{arm} ({why})" for arm, why in found.unranked.items())
     left = f"not ranked: {apart}" if apart else ""
-    return "; ".join(filter(None, (mean, paired, left, _own_seeds(found))))
+    return "; ".join(filter(None, (mean, paired, _alike(found), left, _own_seeds(found))))
+
+
+def _alike(found: ArmTable) -> str:
+    """Return whose difference is the same in every seed, and so has no interval."""
+    whose = [f"{arm} ({title_of(metric)})" for (arm, metric), cell in found.cells.items()
+             if cell.alike]  # fmt: skip
+    told = "all seeds alike, so that the difference has no interval and is not told apart from 0"
+    return f"{told}: {', '.join(whose)}" if whose else ""
 
 
 def _own_seeds(found: ArmTable) -> str:

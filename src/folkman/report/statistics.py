@@ -1,6 +1,6 @@
 """Runs that differ only in their seed: mean and 95 % interval of a metric along an axis."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from folkman.record.run import Run
 
 __all__ = ["FEWEST_FOR_AN_INTERVAL", "RATIO_FOR_LOG", "Curve", "curves", "half_width", "interval"]
-__all__ += ["student"]
+__all__ += ["SINGLE", "Paired", "paired", "student"]
 
 
 FEWEST_FOR_AN_INTERVAL = 3
@@ -19,6 +19,8 @@ RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""
 ROUNDING = 1e-12
 """Share of the mean below which a half-width is the rounding of equal values, and so 0."""
+SINGLE = 1e-6
+"""Share of the values below which differences of them vary by the rounding of single precision."""
 STUDENT_95 = (12.706204736174694, 4.302652729749462, 3.1824463052837078, 2.7764451051977934)
 STUDENT_95 += (2.5705818356363146, 2.4469118511449786, 2.364624251592784, 2.306004135204166)
 STUDENT_95 += (2.262157162798205, 2.228138851986274, 2.200985160091639, 2.1788128296672284)
@@ -36,6 +38,41 @@ class Curve(NamedTuple):
     mean: NDArray[np.float64]
     half: NDArray[np.float64]  # NaN with one seed
     num_seeds: int
+
+
+class Paired(NamedTuple):
+    """The differences of two arms, seed by seed: their mean and half of its 95 % interval."""
+
+    mean: float
+    half: float  # NaN with one seed; 0 where all seeds are alike
+    num_seeds: int
+
+    @property
+    def alike(self) -> bool:
+        """Tell whether the difference is the same in every seed, and not 0.
+
+        Student's test then says nothing: it takes the size of chance from the spread over seeds. An
+        accuracy of few test samples often differs by the same few samples in every seed.
+        """
+        return self.num_seeds > 1 and self.half == 0 and self.mean != 0
+
+    @property
+    def apart(self) -> bool:
+        """Tell whether the interval is known and leaves out 0."""
+        return self.half > 0 and abs(self.mean) > self.half
+
+
+def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Paired:
+    """Return the differences a - b over the seeds that both have."""
+    seeds = [seed for seed in a if seed in b]
+    if not seeds:
+        return Paired(float("nan"), float("nan"), 0)
+    left, right = (np.array([side[seed] for seed in seeds]) for side in (a, b))
+    with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+        differences = left - right
+        half = float(half_width(differences))
+        least = SINGLE * float(np.max(np.abs([left, right])))
+    return Paired(float(differences.mean()), 0.0 if half <= least else half, len(seeds))
 
 
 def half_width(values: ArrayLike, confidence: float = 0.95) -> NDArray[np.float64]:
