@@ -2,7 +2,7 @@
 
 A winner has the best mean over the seeds that all methods have. It is sure if the paired 95 %
 interval of its difference from every other method leaves out 0, which takes at least three seeds,
-and differences that are not the same in all of them. A method with too few seeds to be compared is
+and differences that are not by chance the same in all of them. A method with too few seeds to be compared is
 named, and not ranked. Costs are those of the first recorded slot at which a run reaches a target
 that every run of the comparison reaches.
 """
@@ -340,8 +340,8 @@ def _p(ahead: float, half: float, count: int) -> str:
     """Return p of the paired t test, from a difference and half of its 95 % interval."""
     from scipy.special import stdtr, stdtrit
 
-    if half == 0:  # equal in every seed
-        return "= 1"
+    if half == 0:  # equal in every seed, or neither depends on it
+        return "< 0.001" if ahead else "= 1"
     p = float(2 * stdtr(count - 1, -ahead / half * stdtrit(count - 1, 0.975)))
     return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 

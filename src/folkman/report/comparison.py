@@ -3,8 +3,8 @@
 A difference is taken seed by seed, as all arms met the same draws: its 95 % interval (Student's) is
 that of the mean of the differences, which is narrower than the two arms' own intervals suggest. The
 best mean wins; an arm whose difference from the winner has an interval that contains 0 is tied with
-it. So is an arm whose difference is the same in every seed: without a spread the interval says
-nothing. With one seed there is no interval, and nothing is tied. Intervals are not adjusted for the
+it. So is an arm that varies with the seed and differs by the same in every one: without a spread
+the interval says nothing. With one seed there is no interval, and nothing is tied. Intervals are not adjusted for the
 number of arms. Means are over the seeds that all ranked arms have. An arm with too few of them, and
 one whose messages take no time beside others whose do, is shown and not ranked.
 """
@@ -37,10 +37,12 @@ class Cell(NamedTuple):
     num_paired: int
     rank: str  # "winner", "tied", ""
 
+    fixed: bool = False  # neither this arm nor the reference depends on the seed
+
     @property
     def alike(self) -> bool:
-        """Tell whether the difference is the same in every seed, and not 0."""
-        return Paired(self.difference, self.difference_half, self.num_paired).alike
+        """Tell whether a difference that chance has a part in is the same in every seed, not 0."""
+        return Paired(self.difference, self.difference_half, self.num_paired, self.fixed).alike
 
 
 class ArmTable(NamedTuple):
@@ -62,6 +64,7 @@ class ArmTable(NamedTuple):
             values = {
                 key: jsonable(value) if isinstance(value, float) else value
                 for key, value in cell._asdict().items()
+                if key != "fixed"
             }
             found.append(
                 {"arm": arm, "metric": metric, "reference": self.references[metric], **values}
@@ -165,7 +168,7 @@ def _winner(values: Mapping[str, Mapping[int, float]], metric: str) -> str:
 
 def _cell(values: Mapping[str, Mapping[int, float]], arm: str, reference: str, winner: str) -> Cell:
     own = np.array(list(values[arm].values()))
-    difference, half, num_paired = paired(values[arm], values[reference])
+    difference, half, num_paired, fixed = paired(values[arm], values[reference])
     mean = float(np.mean(own))
     rank = ""
     if arm == winner and np.isfinite(mean):
@@ -176,4 +179,4 @@ def _cell(values: Mapping[str, Mapping[int, float]], arm: str, reference: str, w
         rank = "tied" if known and not from_winner.apart else ""
     if arm == reference:
         difference, half = float("nan"), float("nan")
-    return Cell(mean, float(half_width(own)), difference, half, len(own), num_paired, rank)
+    return Cell(mean, float(half_width(own)), difference, half, len(own), num_paired, rank, fixed)

@@ -8,7 +8,8 @@
     Friedman    the p-value of "all methods are alike", from the ranks [1]
     pairs       Student's paired t test over seeds, of the logarithm where all scores are positive
                 and less is better; p-values corrected by Holm's method for all pairs at once [2]; 1
-                where the difference is the same in every seed, as the test then says nothing
+                where scores vary with the seed and their difference does not, as the test then
+                says nothing
 
 A run that diverged ranks last, and in the pairs counts as ten times the worst score of its seed (of
 a score of which more is better: as 0). One that diverged in every seed is surely behind one that
@@ -185,10 +186,13 @@ def _pairs(values: NDArray[np.float64], lost: NDArray[np.bool_]) -> NDArray[np.f
     mean, spread = differences.mean(axis=0), differences.std(axis=0, ddof=1) / np.sqrt(seeds)
     largest = np.maximum(np.abs(values[:, rows]), np.abs(values[:, columns])).max(axis=0)
     alike = spread <= SINGLE * largest
+    ranges = np.ptp(values, axis=0)
+    fixed = np.maximum(ranges[rows], ranges[columns]) <= SINGLE * largest
     left, right = lost[:, rows], lost[:, columns]
     plain = (left & ~right).all(axis=0) | (right & ~left).all(axis=0)
     # what stands in for a run that diverged may differ by the same in every seed
-    t = np.where(alike, np.where(plain, np.inf, 0.0), np.abs(mean) / np.maximum(spread, 1e-300))
+    certain = plain | (fixed & (np.abs(mean) > SINGLE * largest))
+    t = np.where(alike, np.where(certain, np.inf, 0.0), np.abs(mean) / np.maximum(spread, 1e-300))
     found = holm(2 * stdtr(seeds - 1, -t))
     p[rows, columns] = p[columns, rows] = found
     return p

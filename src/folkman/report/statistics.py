@@ -46,20 +46,22 @@ class Paired(NamedTuple):
     mean: float
     half: float  # NaN with one seed; 0 where all seeds are alike
     num_seeds: int
+    fixed: bool = False  # neither arm depends on the seed
 
     @property
     def alike(self) -> bool:
-        """Tell whether the difference is the same in every seed, and not 0.
+        """Tell whether arms that vary with the seed differ by the same in every one, and not by 0.
 
         Student's test then says nothing: it takes the size of chance from the spread over seeds. An
         accuracy of few test samples often differs by the same few samples in every seed.
         """
-        return self.num_seeds > 1 and self.half == 0 and self.mean != 0
+        return self.num_seeds > 1 and self.half == 0 and self.mean != 0 and not self.fixed
 
     @property
     def apart(self) -> bool:
-        """Tell whether the interval is known and leaves out 0."""
-        return self.half > 0 and abs(self.mean) > self.half
+        """Tell whether the interval is known and leaves out 0, or chance has no part in it."""
+        certain = self.fixed and self.mean != 0
+        return certain or (self.half > 0 and abs(self.mean) > self.half)
 
 
 def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Paired:
@@ -72,7 +74,8 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Paired:
         differences = left - right
         half = float(half_width(differences))
         least = SINGLE * float(np.max(np.abs([left, right])))
-    return Paired(float(differences.mean()), 0.0 if half <= least else half, len(seeds))
+        fixed = len(seeds) > 1 and bool(np.ptp(left) <= least and np.ptp(right) <= least)
+    return Paired(float(differences.mean()), 0.0 if half <= least else half, len(seeds), fixed)
 
 
 def half_width(values: ArrayLike, confidence: float = 0.95) -> NDArray[np.float64]:
