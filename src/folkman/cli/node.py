@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from folkman.cli.common import FAULTS, AsJson, outcome, print_json, say, stream
+from folkman.cli.common import FAILED, FAULTS, AsJson, outcome, print_json, say, stream
 from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
@@ -233,13 +233,20 @@ def _wait(root: Path) -> None:
 
 
 def status(root: Folder, as_json: AsJson = False) -> None:
-    """Tell how each node of a cluster stands."""
-    from folkman.record.cluster import ClusterFolder
+    """Tell how each node of a cluster stands; the exit code is 0 if all are well, else 5."""
+    from folkman.record.cluster import WELL, ClusterFolder
 
     found = ClusterFolder(root).standing()
     if as_json:
         print_json({"nodes": found})
-        return
+    else:
+        _show(found)
+    if not all(each["state"] in WELL for each in found):
+        raise typer.Exit(FAILED)
+
+
+def _show(found: list[Json]) -> None:
+    """Print a line for each node, and what its loss is."""
     for each in found:
         loss = "" if each.get("loss") is None else f"loss {each['loss']:.4f}"
         refused = sum(each.get("refused", {}).values())
@@ -250,14 +257,25 @@ def status(root: Folder, as_json: AsJson = False) -> None:
         )
         if each.get("wrong"):
             print(f"{'':<10} {each['wrong']}")
+    if any(each.get("loss") is not None for each in found):
+        print("loss: training loss of a node's last gradient, on its own samples")
 
 
 def down(root: Folder) -> None:
-    """Stop the nodes of a cluster; they save their state and `folkman up` is not undone."""
+    """Stop the nodes of a cluster; they save their state and `folkman up` is not undone.
+
+    The exit code is 0 if no node is left running, else 5.
+    """
     from folkman.runtime import cluster as deploy
 
-    for each in deploy.down(root):
+    found = deploy.down(root)
+    for each in found:
         print(f"{each['node']:<10} {each['state']}")
+    left = [each for each in found if each["left"]]
+    for each in left:
+        say(f"error: {each['node']} may still run: {each['left']}")
+    if left:
+        raise typer.Exit(FAILED)
 
 
 def replay(root: Folder, as_json: AsJson = False) -> None:
