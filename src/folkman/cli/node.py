@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from folkman.cli.common import FAILED, FAULTS, AsJson, outcome, print_json, say, stream
+from folkman.cli.common import (
+    FAILED,
+    FAULTS,
+    AsJson,
+    ending_at_once,
+    outcome,
+    print_json,
+    say,
+    stream,
+)
 from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
@@ -162,19 +171,26 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     check_options(options, task.comparison.nodes)
     homes = make_cluster(root, task, options, operator=operator)
     _say_what_is_carried(homes[0], task)
-    for home in homes:
-        start(home)
-    say(f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}")
+    with ending_at_once(f"the nodes still run; stop them with: folkman down {root}"):
+        for home in homes:
+            start(home)
+        say(f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}")
+        if wait:
+            _wait(root)
+        else:
+            _complain_of_the_dead(root)
     answer: Json = {"folder": str(root), "nodes": len(homes)}
     if wait:
-        _wait(root)
         answer |= evaluate(root)
-        text = f"train loss {answer['train_loss']:.4f}, test accuracy {answer['test_accuracy']}"
-        print(text, file=stream(quiet=as_json))
-    else:
-        _complain_of_the_dead(root)
+        loss, accuracy = (_rounded(answer[key]) for key in ("train_loss", "test_accuracy"))
+        print(f"train loss {loss}, test accuracy {accuracy}", file=stream(quiet=as_json))
     if as_json:
         print_json(answer)
+
+
+def _rounded(value: float | None) -> str:
+    """Return a measure for people; None is one that is not finite, as without test data."""
+    return "none" if value is None else f"{value:.4f}"
 
 
 def _complain_of_the_dead(root: Path) -> None:
@@ -285,7 +301,8 @@ def replay(root: Folder, as_json: AsJson = False) -> None:
     found = repeat(root)
     worst = max(found["difference"].values())
     lines = [f"{name:<10} differs by {value:.2e}" for name, value in found["difference"].items()]
-    lines.append(f"{found['slots']} slots replayed; largest relative difference {worst:.2e}")
+    lines.append(f"{found['slots']} slots replayed{_why_so_many(found)}")
+    lines.append(f"largest relative difference {worst:.2e}")
     print("\n".join(lines), file=stream(quiet=as_json))
     if as_json:
         print_json(found)
@@ -294,3 +311,14 @@ def replay(root: Folder, as_json: AsJson = False) -> None:
         raise ValueError(
             f"the replay differs by {worst:.2e}, expected at most {limit:g}; is the folder whole?"
         )
+
+
+def _why_so_many(found: Json) -> str:
+    """Return why there are more slots in a replay than any node has lived; nothing if not so."""
+    if found["slots"] == found["most_lived"]:
+        return ""
+    lived = f"; no node was awake in more than {found['most_lived']} of them"
+    if found["radio"] == "emulated":
+        return lived
+    why = "nodes count their own slots, and a slot comes after those that formed its messages"
+    return f"{lived}: {why}"

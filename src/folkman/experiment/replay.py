@@ -68,6 +68,7 @@ def replay(root: Path) -> Json:
         scale = max(float(np.abs(expected).max()), 1e-30)
         difference[config.folder.name] = float(np.abs(found - expected).max()) / scale
     head: Json = {"folder": str(root), "slots": slots, "difference": difference}
+    head |= {"most_lived": int(joined.awake.sum(axis=0).max()), "radio": configs[0].radio}
     return head | {"tolerance": TOLERANCE, "mean_age": ages}
 
 
