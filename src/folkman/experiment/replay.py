@@ -33,6 +33,12 @@ TOLERANCE = 1e-5
 def replay(root: Path) -> Json:
     """Replay the recorded timeline of a cluster and compare every node's last parameters."""
     configs, task, problem, algorithm = read_cluster(root)
+    held, cut = list(configs[0].samples), [int(count) for count in problem.count]
+    require(
+        held == cut,
+        f"expected nodes with samples of the configuration's data set, {cut} of them, the nodes "
+        f"had {held}; a run on samples of the boards' own cannot be replayed",
+    )
     logs = {}
     for config in configs:
         path = NodeFolder(config.folder).journal
