@@ -65,6 +65,7 @@ def test_replay_says_why_it_has_more_slots_than_a_node(slots, radio, expected):
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_two_nodes_to_their_end_are_told_in_four_digits_and_replayed(tmp_path):
     some = ["--nodes", "2", "--set", "slots=12", "--node-set", "slot_s=0.02"]
     done = folkman("up", *FEW, *some, "--out", "c", "--wait", "--json", cwd=tmp_path)

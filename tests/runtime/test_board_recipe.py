@@ -114,6 +114,7 @@ def test_the_port_is_that_of_every_other_page():
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_boards_with_samples_of_their_own_learn_and_tell_their_accuracy(lines, tmp_path):
     title = "Each board has recorded its own samples"
     own = lines_of(title)
