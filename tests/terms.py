@@ -33,7 +33,6 @@ OTHERWISE = {
     "docs/own-code.md": {"copy"},
     "docs/tutorials/own-algorithm.md": {"round", "sum"},
     "docs/tutorials/own-data.md": {"index"},
-    "docs/tutorials/own-devices.md": {"round"},
     "docs/tutorials/own-paper.md": {"verdict"},
     "docs/tutorials/own-radio.md": {"index"},
 }

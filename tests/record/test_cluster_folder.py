@@ -92,6 +92,16 @@ def test_a_pid_file_of_an_earlier_folkman_says_only_that_a_process_is_gone(tmp_p
     }
 
 
+def test_a_pid_file_of_another_machine_says_nothing_of_this_ones_processes(tmp_path, process):
+    """A folder that was copied from a board while its node ran, or that a container has too."""
+    home = node_of(tmp_path, "learning", pid=process._replace(place="board/pid:[7]"))
+    assert home.process() is None
+    assert home.standing()["state"] == "learning"
+
+    home.note(process)
+    assert home.process() == process
+
+
 @pytest.mark.parametrize("odd", [b"", b"\n", b"\xff\xfe", b"12a", "²".encode(), b"-1", b"9" * 40])
 def test_a_damaged_pid_file_is_none(tmp_path, odd):
     home = node_of(tmp_path, "learning")

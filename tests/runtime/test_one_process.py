@@ -6,14 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
 from folkman.record.cluster import ClusterFolder, NodeFolder, Process, is_alive
+from folkman.record.json_file import read_json
 from folkman.runtime import assembly, cluster
 from folkman.runtime.disk import FolderLock, FolderTakenError
+from shell import folkman
 
 HOLD = """
 import sys
@@ -23,6 +26,14 @@ lock = FolderLock(Path(sys.argv[1]))
 print("held", flush=True)
 input()
 """
+
+
+def until(holds, patience_s=60.0):
+    """Wait for something to hold."""
+    end_s = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
 
 
 def close(process):
@@ -139,4 +150,93 @@ def test_down_ends_the_process_that_was_started(tmp_path, ignored, ending):
 
     assert child.wait(5) == -ending
     assert not standing["alive"]
+    assert standing["left"] is None
     close(child)
+
+
+def test_a_node_writes_its_own_process_where_an_earlier_one_was(tmp_path, begun):
+    home = NodeFolder(tmp_path)
+    home.pid.write_text("4194303\nanother-boot:17\n")
+
+    assert assembly.run_node(tmp_path / "node.toml") == 0
+
+    assert home.process() == Process.known(os.getpid())
+
+
+@pytest.mark.process
+def test_down_names_a_node_that_its_pid_file_does_not(tmp_path):
+    """As where a full disk kept a node from writing who it is."""
+    home = ClusterFolder(tmp_path).node("node-0")
+    home.root.mkdir(parents=True)
+    home.config.touch()
+    home.pid.write_text("4194303\nanother-boot:17\n")
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(home.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"held\n"
+
+    held = folkman("down", ".", cwd=tmp_path)
+    other.kill()
+    close(other)
+    free = folkman("down", ".", cwd=tmp_path)
+
+    assert held.returncode == 5
+    assert f"node-0 may still run: its folder is in use by process {other.pid} since" in held.stderr
+    assert (free.returncode, free.stderr) == (0, "")
+
+
+def test_down_does_not_call_a_node_of_another_machine_stopped(tmp_path):
+    home = ClusterFolder(tmp_path).node("node-0")
+    home.root.mkdir(parents=True)
+    home.config.touch()
+    home.health.write_text(json.dumps({"state": "learning"}))
+    home.note(Process.known(os.getpid())._replace(place="board/pid:[1]"))
+
+    done = folkman("down", ".", cwd=tmp_path)
+
+    assert done.returncode == 5
+    assert "if it runs on another one, stop it there" in done.stderr
+
+
+def said_by(pid, home):
+    """Return the state that a process wrote to its health file; nothing if another one did."""
+    found = read_json(home.health) or {}
+    return found["state"] if found.get("pid") == pid else ""
+
+
+@pytest.mark.process
+def test_a_node_that_was_killed_and_started_by_hand_is_seen_and_stopped(tmp_path):
+    few = ["--nodes", "1", "--set", "data.train_size=100", "--set", "model.name=softmax"]
+    light = ["--transport", "tcp", "--insecure", "--radio", "measured"]
+    for each in ("steps=0", "arithmetic=numpy", "slot_s=0.1"):
+        light += ["--node-set", each]
+    begun = folkman("up", *few, *light, "--out", "c", cwd=tmp_path)
+    assert begun.returncode == 0, begun.stderr
+    home = ClusterFolder(tmp_path / "c").node("node-0")
+    first = home.process()
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: not is_alive(first))
+    lost = folkman("status", "c", cwd=tmp_path)
+
+    with home.log.open("ab") as log:
+        second = subprocess.Popen(
+            [sys.executable, "-m", "folkman", "node", "--config", "node.toml"],
+            cwd=home.root, stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        until(lambda: (home.process() or first).pid == second.pid)
+        until(lambda: "learning" in said_by(second.pid, home))  # not what the first one wrote
+        seen = folkman("status", "c", cwd=tmp_path)
+        ended = folkman("down", "c", cwd=tmp_path)
+        code = second.wait(10)
+    finally:
+        second.kill()
+        second.wait()
+
+    assert (lost.returncode, lost.stdout.split()[1]) == (5, "gone")
+    assert seen.returncode == 0
+    assert seen.stdout.split()[1:4] == ["learning", "pid", str(second.pid)]
+    assert (ended.returncode, ended.stdout.split()) == (0, ["node-0", "stopped"])
+    assert code == 0

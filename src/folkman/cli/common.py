@@ -269,13 +269,13 @@ def time_left(seconds: float | None) -> str:
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process where compiled programs run; see `leave`."""
+def ending_at_once(advice: str = "") -> Iterator[None]:
+    """Let Ctrl-C end the process where compiled programs run, with advice if any; see `leave`."""
     try:
         with _no_interrupt_lost():
             yield
     except KeyboardInterrupt:
-        leave("interrupted")
+        leave(f"interrupted; {advice}" if advice else "interrupted")
 
 
 @contextmanager

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from folkman.cli.common import FAULTS, AsJson, outcome, print_json, say, stream
+from folkman.cli.common import (
+    FAILED,
+    FAULTS,
+    AsJson,
+    ending_at_once,
+    outcome,
+    print_json,
+    say,
+    stream,
+)
 from folkman.record.json_file import Json
 
 if TYPE_CHECKING:
@@ -163,19 +172,26 @@ def up(  # noqa: PLR0913, PLR0917 - the options, one by one
     check_options(options, task.comparison.nodes)
     homes = make_cluster(root, task, options, operator=operator)
     _say_what_is_carried(homes[0], task)
-    for home in homes:
-        start(home)
-    say(f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}")
+    with ending_at_once(f"the nodes still run; stop them with: folkman down {root}"):
+        for home in homes:
+            start(home)
+        say(f"{len(homes)} nodes in {root}; folkman status {root}, folkman down {root}")
+        if wait:
+            _wait(root)
+        else:
+            _complain_of_the_dead(root)
     answer: Json = {"folder": str(root), "nodes": len(homes)}
     if wait:
-        _wait(root)
         answer |= evaluate(root)
-        text = f"train loss {answer['train_loss']:.4f}, test accuracy {answer['test_accuracy']}"
-        print(text, file=stream(quiet=as_json))
-    else:
-        _complain_of_the_dead(root)
+        loss, accuracy = (_rounded(answer[key]) for key in ("train_loss", "test_accuracy"))
+        print(f"train loss {loss}, test accuracy {accuracy}", file=stream(quiet=as_json))
     if as_json:
         print_json(answer)
+
+
+def _rounded(value: float | None) -> str:
+    """Return a measure for people; None is one that is not finite, as without test data."""
+    return "none" if value is None else f"{value:.4f}"
 
 
 def _complain_of_the_dead(root: Path) -> None:
@@ -234,13 +250,20 @@ def _wait(root: Path) -> None:
 
 
 def status(root: Folder, as_json: AsJson = False) -> None:
-    """Tell how each node of a cluster stands."""
-    from folkman.record.cluster import ClusterFolder
+    """Tell how each node of a cluster stands; the exit code is 0 if all are well, else 5."""
+    from folkman.record.cluster import WELL, ClusterFolder
 
     found = ClusterFolder(root).standing()
     if as_json:
         print_json({"nodes": found})
-        return
+    else:
+        _show(found)
+    if not all(each["state"] in WELL for each in found):
+        raise typer.Exit(FAILED)
+
+
+def _show(found: list[Json]) -> None:
+    """Print a line for each node, and what its loss is."""
     for each in found:
         loss = "" if each.get("loss") is None else f"loss {each['loss']:.4f}"
         refused = sum(each.get("refused", {}).values())
@@ -251,14 +274,25 @@ def status(root: Folder, as_json: AsJson = False) -> None:
         )
         if each.get("wrong"):
             print(f"{'':<10} {each['wrong']}")
+    if any(each.get("loss") is not None for each in found):
+        print("loss: training loss of a node's last gradient, on its own samples")
 
 
 def down(root: Folder) -> None:
-    """Stop the nodes of a cluster; they save their state and `folkman up` is not undone."""
+    """Stop the nodes of a cluster; they save their state and `folkman up` is not undone.
+
+    The exit code is 0 if no node is left running, else 5.
+    """
     from folkman.runtime import cluster as deploy
 
-    for each in deploy.down(root):
+    found = deploy.down(root)
+    for each in found:
         print(f"{each['node']:<10} {each['state']}")
+    left = [each for each in found if each["left"]]
+    for each in left:
+        say(f"error: {each['node']} may still run: {each['left']}")
+    if left:
+        raise typer.Exit(FAILED)
 
 
 def replay(root: Folder, as_json: AsJson = False) -> None:
@@ -268,7 +302,8 @@ def replay(root: Folder, as_json: AsJson = False) -> None:
     found = repeat(root)
     worst = max(found["difference"].values())
     lines = [f"{name:<10} differs by {value:.2e}" for name, value in found["difference"].items()]
-    lines.append(f"{found['slots']} slots replayed; largest relative difference {worst:.2e}")
+    lines.append(f"{found['slots']} slots replayed{_why_so_many(found)}")
+    lines.append(f"largest relative difference {worst:.2e}")
     print("\n".join(lines), file=stream(quiet=as_json))
     if as_json:
         print_json(found)
@@ -277,3 +312,14 @@ def replay(root: Folder, as_json: AsJson = False) -> None:
         raise ValueError(
             f"the replay differs by {worst:.2e}, expected at most {limit:g}; is the folder whole?"
         )
+
+
+def _why_so_many(found: Json) -> str:
+    """Return why there are more slots in a replay than any node has lived; nothing if not so."""
+    if found["slots"] == found["most_lived"]:
+        return ""
+    lived = f"; no node was awake in more than {found['most_lived']} of them"
+    if found["radio"] == "emulated":
+        return lived
+    why = "nodes count their own slots, and a slot comes after those that formed its messages"
+    return f"{lived}: {why}"

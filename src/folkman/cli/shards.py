@@ -47,5 +47,7 @@ def shards(
         labels = "  labels " + " ".join(f"{k}:{n}" for k, n in held.items()) if held else ""
         print(f"{name:<10} {text}{labels}", file=stream(quiet=as_json))
     say(f"in {out}; each board gets its own file alone")
+    if host:
+        say(f"next: folkman certs init --folder {out / 'certs'}, then docs/fleet.md")
     if as_json:
         print_json({"folder": str(out), **found})

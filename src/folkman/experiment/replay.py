@@ -33,6 +33,12 @@ TOLERANCE = 1e-5
 def replay(root: Path) -> Json:
     """Replay the recorded timeline of a cluster and compare every node's last parameters."""
     configs, task, problem, algorithm = read_cluster(root)
+    held, cut = list(configs[0].samples), [int(count) for count in problem.count]
+    require(
+        held == cut,
+        f"expected nodes with samples of the configuration's data set, {cut} of them, the nodes "
+        f"had {held}; a run on samples of the boards' own cannot be replayed",
+    )
     logs = {}
     for config in configs:
         path = NodeFolder(config.folder).journal
@@ -68,6 +74,7 @@ def replay(root: Path) -> Json:
         scale = max(float(np.abs(expected).max()), 1e-30)
         difference[config.folder.name] = float(np.abs(found - expected).max()) / scale
     head: Json = {"folder": str(root), "slots": slots, "difference": difference}
+    head |= {"most_lived": int(joined.awake.sum(axis=0).max()), "radio": configs[0].radio}
     return head | {"tolerance": TOLERANCE, "mean_age": ages}
 
 

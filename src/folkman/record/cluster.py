@@ -10,7 +10,8 @@
     nodes/NAME/shard.npz          its samples
     nodes/NAME/health.json        how it stands, renewed while it runs
     nodes/NAME/node.log           JSON lines with time, level, event
-    nodes/NAME/pid  lock          the number of its process, and when that began; held while it runs
+    nodes/NAME/pid  lock          the number of its process, when and where that began, written by
+                                  the process itself too; held while it runs
     nodes/NAME/timeline.bin       which messages each slot saw
     nodes/NAME/state.safetensors  where it goes on; `state.before.safetensors`: saved before it
     nodes/NAME/incarnation        how often it has begun; `incarnation.copy`: the same
@@ -20,15 +21,17 @@
 Nodes write these files; whoever looks at a cluster reads them here.
 """
 
+import os
 import re
+import socket
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from folkman.record.json_file import Json, read_json
+from folkman.record.json_file import Json, read_json, write_text
 from folkman.record.run import STOPPED
 
-__all__ = ["DONE", "GONE", "LEARNING", "SILENT", "STARTING", "WELL"]
+__all__ = ["DONE", "GOING", "GONE", "LEARNING", "SILENT", "STARTING", "WELL"]
 __all__ += ["FINAL_FILE", "JOURNAL_FILE", "LIFE_COPY_FILE", "LIFE_FILE", "MEMBERS_SEEN_FILE"]
 __all__ += ["STATE_BEFORE_FILE", "STATE_DAMAGED_FILE", "STATE_FILE"]
 __all__ += ["ClusterFolder", "NodeFolder", "Process", "is_alive", "refuse_cluster"]
@@ -116,8 +119,8 @@ class NodeFolder:
     def process(self) -> "Process | None":
         """Return the process that was started here; None if none is known for sure.
 
-        That is so on another machine, with a damaged file, and with one of an earlier folkman
-        whose number some process has.
+        That is so on another machine or outside of the node's container, with a damaged file, and
+        with one of an earlier folkman whose number some process has.
         """
         try:
             words = self.pid.read_bytes().decode(errors="replace").split()
@@ -125,8 +128,14 @@ class NodeFolder:
             return None
         if not words or not re.fullmatch("[0-9]{1,9}", words[0]):
             return None
-        process = Process(int(words[0]), words[1] if len(words) > 1 else "")
+        process = Process(int(words[0]), *words[1:3])
+        if process.place not in ("", _place()):
+            return None
         return process if process.began or _began(process.pid) is None else None
+
+    def note(self, process: "Process") -> None:
+        """Write down which process is the node of this folder."""
+        write_text(self.pid, process.text())
 
 
 class ClusterFolder:
@@ -176,21 +185,31 @@ class Process(NamedTuple):
     """A process that no other can be taken for: numbers are given again, its begin is not."""
 
     pid: int
-    began: str  # the boot of the machine, and the ticks since then; empty: not known
+    began: str = ""  # the boot of the machine, and the ticks since then; empty: not known
+    place: str = ""  # where the number holds: a machine, and a container on it; empty: not known
 
     @classmethod
     def known(cls, pid: int) -> "Process":
         """Return the running process of a number."""
-        return cls(pid, _began(pid) or "")
+        return cls(pid, _began(pid) or "", _place())
 
     def text(self) -> str:
         """Return what a `pid` file says."""
-        return f"{self.pid}\n{self.began}\n"
+        return f"{self.pid}\n{self.began}\n{self.place}\n"
 
 
 def is_alive(process: Process) -> bool:
     """Tell whether a process runs, and not another one that was given its number since."""
     return process.began != "" and _began(process.pid) == process.began
+
+
+def _place() -> str:
+    """Return where numbers of processes are the same as here; a reboot does not change it."""
+    try:
+        numbers = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+    return f"{socket.gethostname()}/{numbers}"
 
 
 def _began(pid: int) -> str | None:

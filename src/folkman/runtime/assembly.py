@@ -17,9 +17,11 @@ Paths are relative to the file. Nothing but parameters leaves a node.
 import errno
 import faulthandler
 import hashlib
+import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -41,7 +43,7 @@ from folkman.packing.packing import message_bits, width_of
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import shares
 from folkman.radio.delivery import Network
-from folkman.record.cluster import NodeFolder
+from folkman.record.cluster import NodeFolder, Process
 from folkman.record.json_file import Json
 from folkman.runtime.captured import is_on, watch_for_faults
 from folkman.runtime.codec import HEADER_BYTES, SERVER
@@ -436,6 +438,8 @@ def run_node(path: Path, output: "Captured | None" = None) -> int:
     except FolderTakenError as error:
         logger.say("not started", level="error", text=str(error))
         return WRONG_INPUT
+    with suppress(OSError):  # a full disk: the node runs all the same
+        NodeFolder(config.folder).note(Process.known(os.getpid()))
     try:
         return _run_alone(config, task, logger)
     finally:

@@ -22,7 +22,15 @@ from folkman.config.own_code import bundled, write_bundle
 from folkman.config.text import dump
 from folkman.problem.objective import model_weights
 from folkman.problem.problem import Problem
-from folkman.record.cluster import STARTING, ClusterFolder, NodeFolder, Process, is_alive
+from folkman.record.cluster import (
+    GOING,
+    SILENT,
+    STARTING,
+    ClusterFolder,
+    NodeFolder,
+    Process,
+    is_alive,
+)
 from folkman.record.folder import RunFolder
 from folkman.record.json_file import Json, write_text
 from folkman.runtime.assembly import (
@@ -36,7 +44,7 @@ from folkman.runtime.assembly import (
     use_precision,
 )
 from folkman.runtime.codec import SERVER
-from folkman.runtime.disk import FolderDisk
+from folkman.runtime.disk import FolderDisk, holder_of
 from folkman.runtime.durable import read_state
 from folkman.runtime.entrance import Address
 from folkman.runtime.identity import init, issue, name_of
@@ -210,12 +218,15 @@ def start(
             start_new_session=True,
             env=environment,
         )
-    files.pid.write_text(Process.known(process.pid).text())
+    files.note(Process.known(process.pid))
     return process
 
 
 def down(root: Path, patience_s: float = 15.0) -> list[Json]:
-    """Ask the nodes of a cluster to stop; end those that do not."""
+    """Ask the nodes of a cluster to stop; end those that do not.
+
+    Return how each stands. `left` says of a node that may still run why that is so, else None.
+    """
     cluster = ClusterFolder(root)
     found = [process for node in cluster.nodes() if (process := node.process()) is not None]
     for process in found:
@@ -224,7 +235,19 @@ def down(root: Path, patience_s: float = 15.0) -> list[Json]:
     for process in found:
         _send(process, signal.SIGKILL)
     _await_end(found, KILLED_S)
-    return cluster.standing()
+    nodes = [(node, node.standing()) for node in cluster.nodes()]
+    return [standing | {"left": _left(node, standing)} for node, standing in nodes]
+
+
+def _left(node: NodeFolder, standing: Json) -> str | None:
+    """Return why a node may still run after all was done to stop it; None if it does not."""
+    if standing["alive"]:
+        return f"process {standing['pid']} has not ended; look why: ps -p {standing['pid']}"
+    if holder := holder_of(node.lock):
+        return f"its folder is in use by {holder}, which its file pid does not name; stop that one"
+    if standing["pid"] is None and node.health.is_file() and standing["state"] in (*GOING, SILENT):
+        return "its process is not known on this machine; if it runs on another one, stop it there"
+    return None
 
 
 def _await_end(processes: list[Process], patience_s: float) -> None:

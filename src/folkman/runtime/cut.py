@@ -49,7 +49,8 @@ def cut(root: Path, task: Task, hosts: Sequence[str] = (), options: Json | None 
         f"expected a new or empty folder, {root} is there and not empty; choose another --out",
     )
     comparison = task.comparison
-    check_keys(options or {})
+    own: Json = dict(options or {})
+    check_keys(own | {"operator": {"listen": f"127.0.0.1:{DOOR}", **own.get("operator", {})}})
     problem = build_problem(comparison, task.seed, prepare=False)
     algorithm, _ = build(task, problem)
     numbers = [*range(comparison.nodes), *way_of(algorithm).servers()]
@@ -70,7 +71,7 @@ def cut(root: Path, task: Task, hosts: Sequence[str] = (), options: Json | None 
         write_bundle(comparison, root)
         for i in numbers:
             files: Json = {"config": RunFolder(root).config.name, "shard": f"{name_of(i)}.npz"}
-            files |= {"certs": "certs", "radio": "measured", **(options or {})}
+            files |= {"certs": "certs", "radio": "measured", **own}
             host, port = doors[i]
             files["operator"] = {"listen": f"{host}:{port}", **files.get("operator", {})}
             write_text(root / f"{name_of(i)}.toml", dump(node_table(task, i, problem, at, files)))

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from folkman.record.json_file import now
 
-__all__ = ["Disk", "FolderDisk", "FolderLock", "FolderTakenError", "for_owner"]
+__all__ = ["Disk", "FolderDisk", "FolderLock", "FolderTakenError", "for_owner", "holder_of"]
 
 
 class Disk(Protocol):
@@ -144,3 +144,22 @@ class FolderLock:
     def close(self) -> None:
         """Let go."""
         os.close(self._handle)
+
+
+def holder_of(path: Path) -> str | None:
+    """Return who holds the lock of a folder, in words; None if nobody does.
+
+    To know it, the lock is taken for an instant, so a node that begins just then is refused: look
+    only where no node is to begin.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.read(handle, 200).decode(errors="replace").strip() or "another process"
+    finally:
+        os.close(handle)
+    return None
