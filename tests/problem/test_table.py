@@ -11,7 +11,7 @@ RNG = np.random.default_rng(3)
 X, Y = RNG.normal(2.0, 3.0, (40, 4)).astype(np.float32), np.arange(40) % 3
 
 
-def write(folder, *, names="", at=4, y=Y):
+def write(folder, *, names="", at=4, y: np.ndarray = Y):
     """Write samples with their labels in column `at`; return the file."""
     path = folder / "mine.csv"
     np.savetxt(path, np.insert(X, at, y, axis=1), "%.9g", ",", header=names, comments="")
