@@ -162,6 +162,8 @@ def before(tmp_path_factory):
         x_train=rng.normal(size=(60, 4)).astype(np.float32),
         y_train=rng.integers(0, 3, 60),
     )
+    rows = np.column_stack([rng.normal(size=(60, 2)), rng.integers(0, 3, 60)])
+    np.savetxt(place / "mine.csv", rows, "%.6g", ",", header="a,b,kind", comments="")
     own = {"x": ["to be or"] * 10, "y": ["n"] * 10}
     leaf = {"users": ["A", "B"], "num_samples": [10, 10], "user_data": {"A": own, "B": own}}
     (place / "lines.json").write_text(json.dumps(leaf))
@@ -185,7 +187,7 @@ TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
     "fleet.md": ("mine.toml",),
-    "tutorials/own-data.md": ("mine.npz", "lines.json"),
+    "tutorials/own-data.md": ("mine.npz", "mine.csv", "lines.json"),
     "tutorials/own-radio.md": ("links.csv",),
     "tutorials/own-traces.md": ("capacity.csv", "there.csv"),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),

@@ -115,6 +115,19 @@ MORE = {
         settings("data.name=npz", "data.path=bad.npz"),
         "could not read bad.npz; write it with numpy.savez",
     ),
+    "a table, misspelt": (settings("data.name=csvv"), "has no 'csvv'; did you mean 'csv'"),
+    "a table that is not there": (
+        settings("data.name=csv", "data.path=no.csv"),
+        "correct the path",
+    ),
+    "a table of words": (
+        settings("data.name=csv", "data.path=c.toml"),
+        "c.toml, line 2, column 1: expected a number",
+    ),
+    "a scale that is unknown": (
+        settings("data.name=csv", "data.path=some.csv", "data.scale=big"),
+        "expected 'none' or 'standard'; got 'big'",
+    ),
     "MNIST elsewhere": (settings("data.name=mnist", "data.folder=no"), "folkman data fetch mnist"),
     "samples in words": (settings("data.train_size=many"), "expected a whole number; got 'many'"),
     "more samples than there are": (settings("data.train_size=99999"), "in 1..1437"),

@@ -90,6 +90,7 @@ def test_costs_are_those_of_the_first_row_at_what_every_run_reaches():
     assert in_time.target == 5.0
     assert [(c.label, c.mean) for c in in_time.paid] == [("fast", 3.0), ("slow", 5.0)]
     assert [(c.label, c.mean) for c in in_bits.paid] == [("slow", 50.0), ("fast", 300.0)]
+    assert in_bits.cheapest() == "slow"  # no seed has a part in it
     assert in_bits.told() == (
         "slow needs the fewest bits to training loss 5: slow 50 bit; fast 300 bit."
     )

@@ -14,6 +14,8 @@ import pytest
 
 from folkman import async_sharing, dpsgd, fedavg, ideal, load, make_problem, sgp, simulate
 from folkman.algorithm.dfedavgm import dfedavgm
+from folkman.config.comparison import CHOICES
+from folkman.config.own_faults import told
 from folkman.engine.presence import Asleep
 from folkman.radio import trace
 from folkman.radio.replay import replay, replay_rounds, replay_star
@@ -24,7 +26,7 @@ from folkman.runtime.control import Ack
 from folkman.runtime.core import events
 from folkman.runtime.core.core import Core
 from folkman.runtime.core.rounds import InRounds, Serving
-from folkman.runtime.core.settings import DISK, DIVERGED, Settings
+from folkman.runtime.core.settings import DISK, DIVERGED, FAULT, Settings
 from folkman.runtime.drive import Drive, Home
 from folkman.runtime.exposition import exposition
 from folkman.runtime.mailbox import Checks
@@ -423,6 +425,36 @@ def test_a_node_that_diverges_ends_with_its_last_good_state(problem, tmp_path):
     assert drive.run() == DIVERGED
     state = tmp_path / "node-0" / "state.safetensors"
     assert not state.exists() or np.isfinite(saved.read_arrays(state)["params"]).all()
+
+
+def test_a_node_whose_own_code_fails_logs_the_line_and_no_traceback(problem, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import replace\nimport folkman as fm\n\ndef mine():\n"
+        "    def update(state, inbox, loss, grad, key):\n"
+        "        return state.nothing\n\n"
+        "    return replace(fm.async_sharing(0.1), update=update)\n"
+    )
+    algorithm = CHOICES["algorithm"].build({"name": f"{file}:mine"})
+    log = io.StringIO()
+    quick = {"start_wait_s": 0.0, "linger_s": 0.0}
+    drive = build(problem, algorithm, tmp_path, LocalExchange(), 3, 0, log, **quick)
+    with pytest.raises(AttributeError) as early:  # before its start: the command tells it
+        drive.run()
+    drive.core.node.warm = lambda: None  # as if it showed in a later slot
+
+    code = drive.run()
+
+    assert "line 6, `return state" in (told(early.value) or "")
+    drive.logger.flush(1.0)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    (fault,) = [line["text"] for line in lines if line["event"] == "fault"]
+    assert code == FAULT
+    assert fault.startswith(
+        f"'mine.py:mine' raised AttributeError at {file}, line 6, `return state"
+    )
+    assert "Traceback" not in fault
+    assert "a fault of own code" in log.getvalue()
 
 
 def test_a_state_of_another_run_is_refused(problem, tmp_path):

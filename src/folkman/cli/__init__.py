@@ -5,7 +5,9 @@ interrupted (resumable). Heavy packages and other folders are imported inside th
 `folkman --help` answers at once and a group works where the folders of the others are missing.
 """
 
+import os
 import sys
+import traceback
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from folkman.builders import Builders
-from folkman.cli.common import FAULTS, outcome, say
+from folkman.cli.common import FAULTS, of_own_code, outcome, say
 from folkman.files import keep_programs
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -158,7 +160,11 @@ def main(commands: typer.Typer = app) -> None:
     except BrokenPipeError:  # `folkman ls | head`
         sys.stderr.close()
         sys.exit(0)
-    except FAULTS as error:
+    except Exception as error:
+        if not isinstance(error, FAULTS) and of_own_code(error) is None:
+            raise
+        if os.environ.get("FOLKMAN_TRACEBACK", "0") not in ("", "0"):
+            traceback.print_exception(error)
         text, code = outcome(error)
         say(f"error: {text}")
         sys.exit(code)

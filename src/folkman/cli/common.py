@@ -41,6 +41,7 @@ __all__ = [
     "ending_at_once",
     "folded",
     "leave",
+    "of_own_code",
     "outcome",
     "plain",
     "print_json",
@@ -166,7 +167,8 @@ def plain(error: OSError) -> str:
 
 
 FAULTS = (OSError, ModuleNotFoundError, ValueError, RuntimeError, OverflowError)
-"""Errors that are told in a sentence; others are faults of the program and keep their traceback."""
+"""Errors that are told in a sentence; others are faults of the program and keep their traceback,
+unless own code made them."""
 
 
 NOT_HERE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -174,8 +176,19 @@ MISNAMED = (*NOT_HERE, PermissionError)
 """Errors of the disk that another path mends."""
 
 
+def of_own_code(error: BaseException) -> str | None:
+    """Return a sentence on an error that own code made; None if it is none of own code's."""
+    if "folkman.config.plugins" not in sys.modules:  # no own code was imported
+        return None
+    from folkman.config.own_faults import told
+
+    return told(error)
+
+
 def outcome(error: Exception) -> tuple[str, int]:
     """Return an error in a sentence, and the exit code that it ends a command with."""
+    if own := of_own_code(error):
+        return own, WRONG_INPUT
     if isinstance(error, MISNAMED):
         return plain(error), WRONG_INPUT
     if isinstance(error, OSError):

@@ -14,8 +14,10 @@ import typer
 from folkman.cli.common import (
     FAILED,
     FAULTS,
+    WRONG_INPUT,
     AsJson,
     ending_at_once,
+    of_own_code,
     outcome,
     print_json,
     say,
@@ -76,10 +78,11 @@ def _be_node(config: Path, output: "Captured | None") -> int:
         if sys.stderr.isatty():  # a person reads it
             raise
         text, code = outcome(error)
-    except Exception:  # a fault of ours; a log of JSON has no bare traceback
+    except Exception as error:  # a fault of ours or of own code; JSON has no bare traceback
         if sys.stderr.isatty():
             raise
-        text, code = traceback.format_exc(), 1
+        own = of_own_code(error)
+        text, code = (own, WRONG_INPUT) if own else (traceback.format_exc(), 1)
     _log_not_started(config, text, output)
     return code
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = ["Parcel", "Plugin", "anchored", "check_unchanged", "import_file", "is_file", "load"]
-__all__ += ["looked_up", "place_of", "raised"]
+__all__ += ["looked_up", "own_texts", "place_of", "raised"]
 __all__ += ["title", "unpacked", "write_files"]
 
 Builder: TypeAlias = Callable[..., Any]
@@ -166,6 +166,17 @@ def import_file(path: Path) -> tuple[ModuleType, dict[str, str]]:
     """Import a file of own code as it is now; return it with the digests of its files."""
     module, folder, files = _from_file(str(path.resolve()))
     return module, {str(folder / name): _digest(content) for name, content in files.items()}
+
+
+def own_texts() -> dict[str, str]:
+    """Return the text of every file of own code that was imported, by the path that Python has."""
+    found = {}
+    for place, source in _SOURCES.items():
+        for name, content in source.files.items():
+            text = content.decode(errors="replace")
+            for folder in {source.folder, _SENT.get(place, source.folder)}:
+                found[str(folder / name)] = text
+    return found
 
 
 def place_of(name: str) -> str:

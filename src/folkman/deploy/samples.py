@@ -21,13 +21,13 @@ from folkman.checks import require
 from folkman.deploy.predict import Predictions
 from folkman.problem.data import read_npz
 from folkman.problem.models import Fitted
+from folkman.problem.table import LABELS, read_table
 from folkman.record.json_file import Json, write_text
 from folkman.record.run import jsonable
 
 __all__ = ["Samples", "as_csv", "as_json", "read_samples", "write_predictions"]
 
 READABLE, WRITABLE = (".npz", ".npy", ".csv"), (".csv", ".json")
-LABELS = ("y", "label", "class", "target")
 
 
 class Samples(NamedTuple):
@@ -64,52 +64,18 @@ def _read_npy(path: Path) -> NDArray:
 
 
 def _read_csv(path: Path, features: int) -> Samples:
-    """Read comma-separated numbers; a line of names is one that has a word in it."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"expected text in UTF-8, {path} is none (byte {error.start}); save it so"
-        ) from None
-    lines = [(at, row) for at, row in enumerate(csv.reader(io.StringIO(text)), 1) if any(row)]
-    require(bool(lines), f"expected samples, {path} has no line with numbers; add some")
-    names = [] if all(map(_is_number, lines[0][1])) else [each.strip() for each in lines[0][1]]
-    rows = lines[1:] if names else lines
-    require(bool(rows), f"expected samples below the names, {path} has none; add some")
-    width = len(names or rows[0][1])
-    for at, row in rows:
-        require(len(row) == width, f"{path}, line {at}: expected {width} columns, got {len(row)}")
-        for column, cell in enumerate(row, 1):
-            require(
-                _is_number(cell),
-                f"{path}, line {at}, column {column}: expected a number, got {cell!r}; correct it",
-            )
-    table = np.array([row for _, row in rows], float)
-    label = _label_column(names, width, features, path)
-    if label is None:
-        return Samples(table, None)
-    return Samples(np.delete(table, label, axis=1), table[:, label])
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _label_column(names: list[str], width: int, features: int, path: Path) -> int | None:
-    """Return which column holds labels; refuse a width that fits neither way."""
-    called = [at for at, name in enumerate(names) if name.lower() in LABELS]
-    if width == features + 1 and (called or not names):
-        return called[0] if called else width - 1
+    """Read a table; refuse a width that fits neither with labels nor without."""
+    table = read_table(path)
+    width = table.numbers.shape[1]
+    if width == features + 1 and (table.label is not None or not table.names):
+        label = width - 1 if table.label is None else table.label
+        return Samples(table.without(label), table.numbers[:, label])
     require(
         width == features,
         f"{path}: expected {features} columns of features, and one called {' or '.join(LABELS)} if "
         f"there are labels; got {width} columns",
     )
-    return None
+    return Samples(table.numbers, None)
 
 
 def _columns(found: Predictions, y: NDArray | None) -> dict[str, list]:

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from folkman.config import own_faults
 from folkman.config.plugins import unpacked
 from folkman.files import keep_programs
 from folkman.machine import trim
@@ -315,7 +316,7 @@ _WORKSHOP = _Workshop()
 def _failed(order: Table, error: BaseException, started_s: float, log: TextIO) -> Json:
     traceback.print_exception(error, file=log)
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _told(order, FAILED, started_s, message=first[:500])
+    return _told(order, FAILED, started_s, message=(own_faults.told(error) or first)[:500])
 
 
 def _told(

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from folkman.algorithm.base import Algorithm
+from folkman.config import own_faults
 from folkman.config.build import build_problem, pairs, slot_seconds, takes_seed
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import (
@@ -80,7 +81,7 @@ def check(first_seed: Iterable[Part]) -> None:
             simulate.check_fit(problem.num_nodes, network, algorithm, faults)
             jax.eval_shape(partial(_first_inboxes, problem, network, algorithm))
         except ValueError as error:
-            raise ConfigError(f"'{part.run.label}': {error}") from None
+            raise ConfigError(f"'{part.run.label}': {own_faults.told(error) or error}") from None
 
 
 def _first_inboxes(problem: Learnable, network: Network, algorithm: Algorithm) -> object:

@@ -2,8 +2,8 @@
 
 `digits` comes with folkman; `mnist`, `cifar10` and `smartwatch` are read from a folder that
 `folkman data fetch` fills, and every array is checked against its SHA-256 on every load;
-`quadratic` and `gaussian` are drawn, with their exact optimum; `npz` is the user's own file, as are
-`femnist`, `shakespeare` and `uci_har`, in the formats of their authors.
+`quadratic` and `gaussian` are drawn, with their exact optimum; `npz` and `csv` are the
+user's own files, as are `femnist`, `shakespeare` and `uci_har`, in the formats of their authors.
 Nothing here opens a connection or unpickles anything.
 
     quadratic   f(w; x, y) = 1/2 sum_k y_k (w_k - x_k)^2,   optimum_k = sum y_k x_k / sum y_k
@@ -45,7 +45,7 @@ __all__ = [
     "load",
     "mnist",
 ]
-__all__ += ["npz", "quadratic", "shorten"]
+__all__ += ["npz", "of_arrays", "quadratic", "shorten"]
 
 Raw = dict[str, NDArray[np.uint8]]
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -411,7 +411,13 @@ def npz(path: Path | str, *, regression: bool = False) -> DataSet:
     permutation is held out. Labels are integers 0..C-1; `regression` takes y as float targets
     instead.
     """
-    arrays = read_npz(Path(path))
+    return of_arrays(read_npz(Path(path)), str(path), regression=regression)
+
+
+def of_arrays(
+    arrays: Mapping[str, NDArray], path: str, *, regression: bool, test_share: float = 0.2
+) -> DataSet:
+    """Return a data set of the arrays of a user's file, checked; see `npz`."""
     prefix = "" if "x" in arrays else "_train"
     keys = [f"x{prefix}", f"y{prefix}"]
     keys += ["x_test", "y_test"] if {"x_test", "y_test"} & set(arrays) else []
@@ -421,17 +427,16 @@ def npz(path: Path | str, *, regression: bool = False) -> DataSet:
             f"{path}: expected an array {key}, found {sorted(arrays)}; add it to the file",
         )
     pairs = [
-        _samples(arrays, str(path), keys[i], keys[i + 1], regression)
-        for i in range(0, len(keys), 2)
+        _samples(arrays, path, keys[i], keys[i + 1], regression) for i in range(0, len(keys), 2)
     ]
-    (x, y), (x_test, y_test) = pairs if len(pairs) == 2 else _hold_out(*pairs[0], str(path))
+    (x, y), (x_test, y_test) = pairs if len(pairs) == 2 else _hold_out(*pairs[0], path, test_share)
     came = f"x {x.shape[1:]} and {x_test.shape[1:]}, y {y.shape[1:]} and {y_test.shape[1:]}"
     alike = x.shape[1:] == x_test.shape[1:] and y.shape[1:] == y_test.shape[1:]
     require(
         alike,
         f"{path}: expected training and test samples of one shape, got {came}; prepare both alike",
     )
-    num_classes = 0 if regression else _count_classes(np.concatenate([y, y_test]), str(path))
+    num_classes = 0 if regression else _count_classes(np.concatenate([y, y_test]), path)
     if not regression:
         y, y_test = y.astype(np.int32), y_test.astype(np.int32)
     return DataSet(Path(path).stem, x, y, x_test, y_test, num_classes)
@@ -469,12 +474,15 @@ def _finite(array: NDArray, origin: str, key: str) -> NDArray[np.float32]:
     return values
 
 
-def _hold_out(x: NDArray, y: NDArray, origin: str) -> list[tuple[NDArray, NDArray]]:
+def _hold_out(x: NDArray, y: NDArray, origin: str, share: float) -> list[tuple[NDArray, NDArray]]:
+    require(0 < share < 1, f"{origin}: expected test_share in (0, 1), got {share}; correct it")
     require(
         len(x) > 1, f"{origin}: expected two samples or more to split, got {len(x)}; add samples"
     )
     order = np.random.default_rng([0, int(Stream.DATA)]).permutation(len(x))
-    cut = len(x) - max(1, len(x) // 5)
+    # a product such as 0.2 * 15 may lie just below its whole number; one sample is left to learn
+    held = min(max(1, int(share * len(x) + 1e-9)), len(x) - 1)
+    cut = len(x) - held
     return [(x[part], y[part]) for part in (order[:cut], order[cut:])]
 
 
@@ -495,6 +503,7 @@ HERE = ("digits", "mnist", "cifar10", "quadratic", "gaussian", "npz")
 BUILDERS: Builders[DataSet] = Builders(
     {
         **{name: f"folkman.problem.data:{name}" for name in HERE},
+        "csv": "folkman.problem.table:csv_samples",
         "smartwatch": "folkman.problem.smartwatch:smartwatch",
         "femnist": "folkman.problem.leaf:femnist",
         "shakespeare": "folkman.problem.leaf:shakespeare",

@@ -28,6 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from folkman.config import own_faults
 from folkman.machine import trim
 from folkman.record import run as record
 from folkman.record.cluster import NodeFolder
@@ -225,17 +226,19 @@ class Drive:
             self._do(self.core.step(time.monotonic(), event))
         except ValueError as error:
             if not isinstance(event, events.Start):
-                self._fail()
+                self._fail(error)
             else:  # a state that is not of this node: whoever called says so
                 self._code.set_exception(error)
-        except Exception:  # a node that looks alive and does nothing is worse than none
-            self._fail()
+        except Exception as error:  # a node that looks alive and does nothing is worse than none
+            self._fail(error)
 
-    def _fail(self) -> None:
-        self.logger.say("fault", level="error", text=traceback.format_exc())
-        self.logger.say("stopping", why="a fault of ours", code=FAULT)
+    def _fail(self, error: Exception) -> None:
+        own = own_faults.told(error)
+        why = "a fault of own code" if own else "a fault of ours"
+        self.logger.say("fault", level="error", text=own or _trace(error))
+        self.logger.say("stopping", why=why, code=FAULT)
         if self._facts:
-            self._facts |= {"state": record.FAILED, "ok": False, "wrong": "a fault of ours"}
+            self._facts |= {"state": record.FAILED, "ok": False, "wrong": why}
         self._finish(events.Finish(FAULT))
 
     def _do(self, effects: list[Effect]) -> None:
@@ -285,9 +288,9 @@ class Drive:
             if error is None:
                 event = done(future.result())
             elif isinstance(error, OSError | ValueError):
-                event = failed(str(error))
+                event = failed(own_faults.told(error) or str(error))
             else:
-                event = failed("".join(traceback.format_exception(error)))
+                event = failed(own_faults.told(error) or _trace(error))
             self._hand(self._event, event)
 
         self._worker[worker].submit(work).add_done_callback(report)
@@ -422,3 +425,8 @@ class Drive:
         self._event(*found)
         if more and self._loop is not None:
             self._loop.call_soon(self._drain)
+
+
+def _trace(error: BaseException) -> str:
+    """Return an error with all the calls that led to it."""
+    return "".join(traceback.format_exception(error))
