@@ -2,9 +2,9 @@
 
 A winner has the best mean over the seeds that all methods have. It is sure if the paired 95 %
 interval of its difference from every other method leaves out 0, which takes at least three seeds,
-and differences that are not by chance the same in all of them. A method with too few seeds to be compared is
-named, and not ranked. Costs are those of the first recorded slot at which a run reaches a target
-that every run of the comparison reaches.
+and differences that are not by chance the same in all of them. A method with too few seeds to be
+compared is named, and not ranked. Costs are those of the first recorded slot at which a run reaches
+a target that every run of the comparison reaches.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,9 +4,10 @@ A difference is taken seed by seed, as all arms met the same draws: its 95 % int
 that of the mean of the differences, which is narrower than the two arms' own intervals suggest. The
 best mean wins; an arm whose difference from the winner has an interval that contains 0 is tied with
 it. So is an arm that varies with the seed and differs by the same in every one: without a spread
-the interval says nothing. With one seed there is no interval, and nothing is tied. Intervals are not adjusted for the
-number of arms. Means are over the seeds that all ranked arms have. An arm with too few of them, and
-one whose messages take no time beside others whose do, is shown and not ranked.
+the interval says nothing. With one seed there is no interval, and nothing is tied. Intervals are
+not adjusted for the number of arms. Means are over the seeds that all ranked arms have. An arm with
+too few of them, and one whose messages take no time beside others whose do, is shown and not
+ranked.
 """
 
 from collections.abc import Collection, Mapping, Sequence
