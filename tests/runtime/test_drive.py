@@ -167,9 +167,7 @@ def test_a_node_restarted_goes_on_where_it_was_and_is_heard(problem, tmp_path):
 
 
 @pytest.mark.process
-def test_in_rounds_the_last_two_messages_are_sent_again_after_a_restart(
-    problem, tmp_path
-):
+def test_in_rounds_the_last_two_messages_are_sent_again_after_a_restart(problem, tmp_path):
     """Ended, and asked for one more round: a neighbour that missed one still gets it, and nobody waits for good."""
     algorithm = dpsgd(0.1, topology="complete")
     live(problem, algorithm, tmp_path, steps=4)

@@ -34,6 +34,7 @@ def shards(
     """
     from folkman.config.comparison import resolve
     from folkman.config.text import override, read
+    from folkman.record.cluster import ClusterFolder
     from folkman.runtime.assembly import task_of
     from folkman.runtime.cut import cut
 
@@ -48,6 +49,6 @@ def shards(
         print(f"{name:<10} {text}{labels}", file=stream(quiet=as_json))
     say(f"in {out}; each board gets its own file alone")
     if host:
-        say(f"next: folkman certs init --folder {out / 'certs'}, then docs/fleet.md")
+        say(f"next: folkman certs init --folder {ClusterFolder(out).certs}, then docs/fleet.md")
     if as_json:
         print_json({"folder": str(out), **found})

@@ -9,6 +9,7 @@ from pathlib import Path
 from folkman.dash.run import RunSource
 from folkman.dash.sweep import SweepSource
 from folkman.record.json_file import Json
+from folkman.record.run import FAILED, RUNNING, STOPPED, WAITING
 from folkman.record.table import named_in
 
 __all__ = ["RunPair", "SweepPair"]
@@ -84,7 +85,7 @@ class SweepPair:
 
     def _joined(self, both: Sequence[Json]) -> Json:
         states = {str(each.get("state")) for each in both}
-        order = ("running", "failed", "stopped", "waiting")
+        order = (RUNNING, FAILED, STOPPED, WAITING)
         worst = next((state for state in order if state in states), both[0].get("state"))
         jobs = [self._told(place, job) for place, each in enumerate(both) for job in each["jobs"]]
         workers = [worker for each in both for worker in each.get("workers") or []]

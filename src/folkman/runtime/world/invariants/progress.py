@@ -214,7 +214,9 @@ class InStep(Invariant):
         if header.round not in (round_, round_ + 1) or key in self._of_round[number]:
             text = f"node {number} takes a message of round {header.round} in round {round_}"
             raise _broken(self, text)
-        self._of_round[number].add(key)
+        lies = header.node in {liar for liar, _ in seen.world.plan.liars}
+        if header.round == round_ or not lies:  # a liar may take back what it said of the next
+            self._of_round[number].add(key)
 
     def over(self, world: "World") -> None:
         """See that everyone has taken all its steps where that was asked."""
