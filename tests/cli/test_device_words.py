@@ -89,6 +89,7 @@ def test_ctrl_c_while_up_waits_says_that_the_nodes_still_run(tmp_path):
     )  # fmt: skip
     try:
         assert waiting.stderr is not None
+        assert waiting.stderr.readline().startswith("preparing the nodes")
         assert "folkman down c" in waiting.stderr.readline()
         time.sleep(0.2)
         os.killpg(waiting.pid, signal.SIGINT)  # as a terminal does

@@ -113,7 +113,8 @@ def unheard(runs: Sequence[Run]) -> list[str]:
 
 def _unheard_pairs(rows: "Sequence[Mapping[str, float]]") -> str:
     """Return how many pairs had only the common first message at the end; nothing for none."""
-    first, last = (int(rows[place].get("pairs_unheard") or 0) for place in (0, -1))
+    told = (rows[place].get("pairs_unheard", 0.0) for place in (0, -1))
+    first, last = (int(pairs) if isfinite(pairs) else 0 for pairs in told)  # NaN: not recorded
     if not last or not rows[-1]["slots"]:
         return ""
     return (
