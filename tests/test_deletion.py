@@ -61,14 +61,14 @@ def copy_without(folder, *rooms):
     return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-def command(environment, *arguments, folder, python=sys.executable, log=subprocess.PIPE):
+def command(environment, *arguments, folder):
     return subprocess.Popen(
-        [python, "-m", "folkman", *arguments],
+        [sys.executable, "-m", "folkman", *arguments],
         cwd=folder,
         env=environment,
         text=True,
         stdout=subprocess.PIPE,
-        stderr=log,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -79,7 +79,7 @@ def cluster(folder, nodes, **options):
 
 
 LISTING = """
-import os, sys
+import os, runpy, sys
 
 end = os._exit
 
@@ -91,24 +91,21 @@ def listed(code):
 
 
 os._exit = listed  # a node ends by it
+runpy.run_module("folkman", run_name="__main__", alter_sys=True)
 """
-"""What Python runs as it starts, so that a node writes what it has imported into its folder as it
-ends: its log has no place for Python's own lines."""
+"""`python -m folkman` for a node that writes what it has imported into its folder as it ends: its log
+has no place for Python's own lines."""
 
 
 def to_their_end(environment, homes, python=sys.executable):
     """Run nodes as processes; check how they ended, and return the modules that each imported."""
-    customised = homes[0].parent / "customised"
-    customised.mkdir(exist_ok=True)
-    (customised / "sitecustomize.py").write_text(LISTING)
-    paths = filter(None, (str(customised), environment.get("PYTHONPATH")))
-    environment = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
     nodes = []
     for home in homes:
         # a file each: a node whose pipe is not read while another is waited for may stand still
         with (home / "log").open("w") as log:
             named = ("node", "--config", str(home / "node.toml"))
-            nodes.append(command(environment, *named, folder=home, python=python, log=log))
+            how = {"cwd": home, "env": environment, "text": True, "stdout": subprocess.PIPE}
+            nodes.append(subprocess.Popen([python, "-c", LISTING, *named], stderr=log, **how))
     for process, home in zip(nodes, homes, strict=True):
         process.communicate(timeout=120)
         log = (home / "log").read_text()

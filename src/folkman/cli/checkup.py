@@ -177,6 +177,14 @@ def _folders() -> Iterator[Finding]:
     yield _writable("working folder", Path.cwd(), "change to a folder that you may write to")
 
 
+def _size(path: Path) -> int:
+    """Return the bytes of a file; 0 of a folder, and of what another process has just removed."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        return 0
+
+
 def _writable(name: str, folder: Path, remedy: str) -> Finding:
     """Check that files can be made in a folder, or in the nearest that is there above it."""
     place = next(each for each in (folder, *folder.parents) if each.exists())
@@ -185,7 +193,7 @@ def _writable(name: str, folder: Path, remedy: str) -> Finding:
     free = shutil.disk_usage(place).free
     size = ""
     if name == "cache" and folder.is_dir():
-        held = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+        held = sum(_size(each) for each in folder.rglob("*"))
         size = f", holds {held / 1e6:.0f} MB (delete it at any time)"
     found = f"{folder}{size}, {free / 1e9:.0f} GB free"
     if free < LEAST_FREE_BYTES:
