@@ -93,8 +93,8 @@ def listed(code):
 os._exit = listed  # a node ends by it
 runpy.run_module("folkman", run_name="__main__", alter_sys=True)
 """
-"""`python -m folkman` for a node that writes what it has imported into its folder as it ends: its log
-has no place for Python's own lines."""
+"""`python -m folkman` for a node that writes what it has imported into its folder as it ends: its
+log has no place for Python's own lines."""
 
 
 def to_their_end(environment, homes, python=sys.executable):
