@@ -32,6 +32,7 @@ from folkman.algorithm.base import Algorithm, Inbox
 from folkman.algorithm.fedavg import fedavg
 from folkman.algorithm.method import Number, method
 from folkman.algorithm.pieces.adafl_node import LEAST_BETA, adafl_node
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.steps import step_size
 from folkman.arrays import Array, jax, jnp
 from folkman.checks import require, within
@@ -104,6 +105,7 @@ def adafl(
     tau_max: int = 100,
     horizon: int | None = None,
     estimate: Literal["end", "last_gradient"] = "end",
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build AdaFL; the budget R is by default the `horizon`.
 
@@ -203,4 +205,5 @@ def adafl(
         )
         return jax.tree.map(lambda a, b: jnp.where(jnp.all(state.arrived), a, b), new, state)
 
-    return adafl_node(step, server_init, aggregate, more=more)
+    built = adafl_node(step, server_init, aggregate, more=more)
+    return descent.of(built)

@@ -32,6 +32,7 @@ import numpy as np
 
 from folkman.algorithm.base import Algorithm, Assumption, Declares, Inbox
 from folkman.algorithm.method import Number, method
+from folkman.algorithm.pieces.descent import Descent
 from folkman.algorithm.pieces.sampling import EVERYONE, Sampling
 from folkman.algorithm.pieces.server_side import around_server, check_number, half, versions
 from folkman.algorithm.pieces.steps import step_size
@@ -104,6 +105,7 @@ def fedsa(
     clip: float = 4.0,
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,
+    descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build FedSA; `M` None is half the nodes, rounded up; `clip` bounds the relative rates.
 
@@ -190,7 +192,7 @@ def fedsa(
             slot=state.slot + 1,
         )
 
-    return around_server(
+    built = around_server(
         "fedsa",
         server_init,
         receive,
@@ -204,3 +206,4 @@ def fedsa(
             exact=local_steps == 1,
         ),
     )
+    return descent.of(built)
