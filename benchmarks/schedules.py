@@ -4,8 +4,9 @@
 
 The world needs numpy, msgspec, blake3 and safetensors, and neither JAX nor an installed folkman:
 `PYTHONPATH=src` is enough. `--until-s` ends a run early. Schedules are counted from the first seed
-without a gap, so a second call can go on at the seed after `last_seed`. `digest` is one hash of all
-traces in the order of their seeds: two runs that agree in it are the same, bit for bit.
+without a gap, so a second call can go on at the seed after `last_seed`. The file is written every
+few seconds: a run that is killed keeps what it had counted. `digest` is one hash of all traces in
+the order of their seeds: two runs that agree in it are the same, bit for bit.
 """
 
 import argparse
@@ -75,12 +76,24 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def count(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Run what was asked for, and return the counts."""
+def counts(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run what was asked for, and return the counts every few seconds, and at the end."""
     from folkman.runtime.world.swarm import Tally
 
     begun_s, tally, cpu_s = time.monotonic(), Tally(), 0.0
     digest, said_s = blake2b(digest_size=16), begun_s
+
+    def found() -> dict[str, Any]:
+        return tally.summary(time.monotonic() - begun_s) | {
+            "first_seed": chosen.first,
+            "last_seed": chosen.first + tally.schedules - 1,
+            "workers": chosen.workers,
+            "cpu_s": cpu_s,
+            "schedules_per_s_per_core": tally.schedules / max(cpu_s, 1e-9),
+            "digest": digest.hexdigest(),
+            "versions": _versions(),
+        }
+
     seeds = range(chosen.first, chosen.first + chosen.schedules)
     for outcomes, chunk_s in run(seeds, chosen.workers, chosen.until_s, chosen.method):
         cpu_s += chunk_s
@@ -88,20 +101,13 @@ def count(chosen: argparse.Namespace) -> dict[str, Any]:
             tally.add(outcome)
             digest.update(outcome.digest.encode())
             if outcome.broken:
-                print(f"seed {outcome.plan.seed} ({outcome.plan.method}): {outcome.text}")
+                where = f"seed {outcome.plan.seed} ({outcome.plan.method})"
+                print(f"{where}: {outcome.text}", flush=True)
         if time.monotonic() - said_s > SAID_EVERY_S:
             said_s = time.monotonic()
             print(f"{tally.schedules} schedules, {len(tally.failures)} broke one", flush=True)
-    found = tally.summary(time.monotonic() - begun_s)
-    return found | {
-        "first_seed": chosen.first,
-        "last_seed": chosen.first + tally.schedules - 1,
-        "workers": chosen.workers,
-        "cpu_s": cpu_s,
-        "schedules_per_s_per_core": tally.schedules / max(cpu_s, 1e-9),
-        "digest": digest.hexdigest(),
-        "versions": _versions(),
-    }
+            yield found()
+    yield found()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,12 +124,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.schedules < 1 or chosen.workers < 1 or chosen.first < 0:
         parser.error("expected at least one schedule, one worker and a first seed from 0")
     _prepare()
-    found = count(chosen)
-    text = json.dumps(found, indent=1) + "\n"
-    if chosen.out is not None:
-        chosen.out.write_text(text, encoding="utf-8")
-    print(text, end="")
+    found: dict[str, Any] = {}
+    for found in counts(chosen):
+        if chosen.out is not None:
+            chosen.out.write_text(_text(found), encoding="utf-8")
+    print(_text(found), end="")
     return 5 if found["failures"] else 0
+
+
+def _text(found: dict[str, Any]) -> str:
+    return json.dumps(found, indent=1) + "\n"
 
 
 if __name__ == "__main__":

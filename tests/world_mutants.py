@@ -19,6 +19,7 @@ Some mutants cannot be caught by any schedule: `tests/world_excused_mutants.py` 
 import argparse
 import importlib.machinery
 import json
+import math
 import os
 import signal
 import sys
@@ -118,8 +119,8 @@ def judge(mutant: Mutant, asked: "Asked") -> dict[str, Any]:
             return {"status": CAUGHT, "seed": seed, "by": outcome.broken, "why": outcome.text}
         if seed < len(asked.traces) and outcome.digest != asked.traces[seed]:
             differ.append(seed)
-        if time.process_time() - begun_s > asked.limit_s:
-            why = f"{asked.limit_s:.0f} s were over"
+        if time.process_time() - begun_s > asked.limit_s or time.monotonic() > asked.end_s:
+            why = "its time was over"
             return {"status": SURVIVED, "seed": seed, "asked": seed + 1, "why": why}
     found: dict[str, Any] = {"status": SURVIVED, "asked": asked.most, "ran": len(asked.seeds)}
     if asked.traces:
@@ -134,6 +135,7 @@ class Asked(NamedTuple):
     most: int  # seeds that these stand for: others do not run the mutant's lines
     limit_s: float  # of a core
     traces: Sequence[str]  # of the code as it is, seed by seed; may be none
+    end_s: float = math.inf  # by the clock of all processes
 
 
 class _Child(NamedTuple):
@@ -145,9 +147,11 @@ class _Child(NamedTuple):
 def run_all(
     mutants: Sequence[tuple[Mutant, Asked]], workers: int, limit_s: float
 ) -> Iterator[dict[str, Any]]:
-    """Judge mutants in forks of this process, so many at a time."""
+    """Judge mutants in forks of this process, so many at a time; begin none after its end."""
     waiting, children = list(reversed(mutants)), dict[int, _Child]()
     while waiting or children:
+        while waiting and time.monotonic() > waiting[-1][1].end_s:
+            waiting.pop()
         while waiting and len(children) < workers:
             number, child = _fork(*waiting.pop())
             children[number] = child
@@ -211,7 +215,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add("--draw-seed", type=int, default=1, help="which ones")
     add("--limit-s", type=float, default=600.0, help="seconds of a core for each mutant, at most")
-    add("--until-s", type=float, default=float("inf"), help="begin no mutant after so long")
+    add(
+        "--until-s",
+        type=float,
+        default=float("inf"),
+        help="end all after so long; keep what was found",
+    )
     add("--json", type=Path, default=Path("world-mutants.jsonl"), help="results, one a line")
     add("--coverage", type=Path, help="which seeds run which lines; written if it is not there")
     add("--only", default="", help="mutants whose names have this in them")
@@ -237,13 +246,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import numpy  # noqa: F401
     import safetensors.numpy  # noqa: F401
 
-    coverage = _coverage(chosen.coverage, chosen.seeds, chosen.workers)
     begun_s = time.monotonic()
+    coverage = _coverage(chosen.coverage, chosen.seeds, chosen.workers)
     asked = []
     for each in todo:
         seeds = _seeds_of(each, coverage, chosen.seeds, last.get(each.name, {}))
         traces = coverage.traces if coverage is not None else ()
-        asked.append((each, Asked(seeds, chosen.seeds, chosen.limit_s, traces)))
+        end_s = begun_s + chosen.until_s
+        asked.append((each, Asked(seeds, chosen.seeds, chosen.limit_s, traces, end_s)))
     for found in run_all(asked, chosen.workers, chosen.limit_s):
         results.append(found)
         with chosen.json.open("a", encoding="utf-8") as file:
@@ -251,8 +261,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why = found.get("why", "")[:100]
         print(f"{len(results):>4} {found['status']:<9}{found['s']:>7.1f} s  ", end="")
         print(f"{found['mutant'][:110]}  [{found.get('seed')}] {why}", flush=True)
-        if time.monotonic() - begun_s > chosen.until_s:
-            break
     print(report(results, len(excused)))
     return 0
 
