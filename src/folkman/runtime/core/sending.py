@@ -29,6 +29,7 @@ class _Box:
     def __init__(self, room: int) -> None:
         self.messages: deque[tuple[int, bytes]] = deque(maxlen=room)
         self.acknowledged = 0
+        self.sent = 0  # number of the last message that went out
         self.sent_s = float("-inf")
 
 
@@ -46,11 +47,15 @@ class Outbox:
         return self._sent(box, now_s) if not waits or len(box.messages) == 1 else None
 
     def acknowledged(self, peer: int, sequence: int, now_s: float) -> bytes | None:
-        """Send the next message, if there is one."""
+        """Send the next message, if there is one.
+
+        Where copies go out beside the outbox, an answer to one of these may be to a higher number
+        than that of a message which has not been sent yet.
+        """
         box = self._boxes.get(peer)
         if box is None or not box.messages or sequence <= box.acknowledged:
             return None
-        box.acknowledged = sequence
+        box.acknowledged = min(sequence, box.sent)
         return self._sent(box, now_s)
 
     def owed(self) -> bool:
@@ -76,7 +81,7 @@ class Outbox:
     def _sent(box: _Box, now_s: float) -> bytes | None:
         for number, data in box.messages:
             if number > box.acknowledged:
-                box.sent_s = now_s
+                box.sent, box.sent_s = number, now_s
                 return data
         return None
 
