@@ -307,6 +307,31 @@ def journal_lies() -> int:
     return broken_by(change, PLAN._replace(seed=5), only=None)
 
 
+def journal_of_sums_lies() -> int:
+    """A journal of a node with whole numbers names an older stamp than the one that a slot saw."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return [
+            effect._replace(sequence=(0, *effect.sequence[1:]))
+            if isinstance(effect, Note) and effect.kind == WAKE and effect.slot == 5
+            else effect
+            for effect in effects
+        ]
+
+    return broken_by(change, PLAN._replace(method="sum", on_grid=True), only=1)
+
+
+def acknowledged_and_left() -> int:
+    """A node acknowledges what comes over the band, and lets it fall off the air."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Received) and now_s > 4.0:
+            core.pace.air._air.clear()
+        return effects
+
+    return broken_by(change, PLAN._replace(method="band_forward"))
+
+
 def torn_pair() -> int:
     """A save holds the parameters of another step than its counters."""
 
@@ -704,6 +729,8 @@ CASES: tuple[Callable[[], int], ...] = (
     unacknowledged,
     slot_twice,
     journal_lies,
+    journal_of_sums_lies,
+    acknowledged_and_left,
     torn_pair,
     key_twice,
     round_skipped,

@@ -219,4 +219,14 @@ MENDED: dict[str, Plan] = {
             Fault("suspend", 2, 2.1691944082324595, 2.6691944082324595),
         ),
     ),
+    # A copy that was asked for goes out beside the outbox, under a higher number. Its answer passed
+    # over a sum that waited there, which was then sent after all, behind newer ones.
+    "an answer to a copy passed over a sum that had not been sent": _PLAN._replace(
+        seed=842,
+        method="band_sum",
+        steps=12,
+        end_s=23.2,
+        faults=(Fault("lost", 0, 2.7795840153739597, 7.199999999999999),),
+        on_grid=True,
+    ),
 }

@@ -25,6 +25,8 @@ EXPECTED = {
     "unacknowledged": 10,
     "slot_twice": 11,
     "journal_lies": 12,
+    "journal_of_sums_lies": 12,
+    "acknowledged_and_left": 10,
     "torn_pair": 13,
     "key_twice": 13,
     "round_skipped": 14,

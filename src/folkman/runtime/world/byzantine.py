@@ -221,7 +221,8 @@ def _poisoned_sum(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
 def _equivocal_sum(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
     if carried.entries is None:
         return [lie.inner(carried, lambda message: _equivocal(lie, peer, message)[0])]
-    return [carried._replace(entries=carried.entries + np.float32(0.01 * (peer % 97)))]
+    more = peer % 97 if carried.bits else np.float32(0.01 * (peer % 97))
+    return [carried._replace(entries=carried.entries + more)]
 
 
 def _other_transfer(lie: Lie, peer: int, carried: Carried) -> list[Carried]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from folkman.algorithm.base import Algorithm
 from folkman.arrays import Array
-from folkman.packing.packing import NONE, Packing, top_k
+from folkman.packing.packing import NONE, Packing, fixed, top_k
 from folkman.runtime.codec import SERVER, Verify
 from folkman.runtime.core.core import Core
 from folkman.runtime.core.pace import Pace
@@ -31,6 +31,8 @@ NEAR_SLOTS = 256
 """Slots of the emulated channel that are kept for all schedules."""
 BAND_SLOTS = 0.6
 """Slots of a message on the emulated band."""
+LARGEST = 64.0
+"""Of an entry of a sum of whole numbers; the optimum is within 4."""
 KEPT = 0.5
 """Of the entries of a message, where what is left out is remembered."""
 _NEIGHBOURS: dict[tuple[str, int], dict[int, list[int]]] = {}
@@ -65,7 +67,9 @@ def _kind(plan: Plan) -> Any:
 
 
 @cache
-def _packing(method: str) -> Packing:
+def _packing(method: str, *, on_grid: bool) -> Packing:
+    if on_grid:
+        return fixed(largest=LARGEST)
     return top_k(KEPT, feedback=True) if method == "feedback" else NONE
 
 
@@ -92,13 +96,14 @@ class Setting:
         self._way = way_of(self.algorithm)
         self.counts_on = self._way.loses_nothing
         """Do messages keep counting over lives, since none may be lost?"""
-        self.network: _RolledOnce | _ToldOnce | None = None
+        self.network: Any = None  # the emulated channel or band, rolled out once for all
         self.lost = frozenset(f.node for f in plan.faults if f.kind in ("lost", "flip"))
         """Who may go on from an earlier state than its last save, or from none."""
 
     def node(self, number: int, verify: Verify | None) -> Any:
         """Return a node without a core."""
-        wire = Wire(RUN, signer(number), Checks(verify), packing=_packing(self.plan.method))
+        packing = _packing(self.plan.method, on_grid=self.plan.on_grid)
+        wire = Wire(RUN, signer(number), Checks(verify), packing=packing)
         if number == SERVER:
             first = self._problems[0].initial
             return ServerNode(first, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
@@ -106,8 +111,10 @@ class Setting:
         kind = _kind(self.plan)
         return kind(number, problem, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
 
-    def replaying_node(self, number: int) -> Node:
-        """Return one that hears whole copies, whatever messages hold."""
+    def replaying_node(self, number: int) -> Any:
+        """Return one that hears whole copies, whatever messages hold; of sums the same kind."""
+        if self.plan.carries == "sum":
+            return self.node(number, None)
         problem: Any = self._problems[number]
         wire = Wire(RUN)
         return Node(number, problem, self.algorithm, self.shares, seed=self.plan.seed, wire=wire)
@@ -232,12 +239,20 @@ class _ToldOnce:
         band: Any = self.peers
         self._band = Unrolled(band, nodes, bits, make_key(0, Stream.DELAY))
         self._slots: list[list[Any]] = []
+        self._ends: dict[tuple[int, int, int], int] = {}
 
     def slot(self, number: int) -> list[Any]:
         """Return what happens in a slot, counted from 0."""
         while len(self._slots) <= number:
-            self._slots.append(self._band.next_slot())
+            found = self._band.next_slot()
+            self._slots.append(found)
+            ends = (each for each in found if each.ends)
+            self._ends |= {(e.sender, e.number, j): e.slot for e in ends for j in e.receivers}
         return self._slots[number]
+
+    def end_of(self, sender: int, number: int, receiver: int) -> int | None:
+        """Return the slot in which a receiver takes a transfer, of those that were told so far."""
+        return self._ends.get((sender, number, receiver))
 
 
 @cache

@@ -43,6 +43,8 @@ AIR_SLOTS = 8
 """Slots that a message may wait and travel on the emulated air, beyond that."""
 CARRIED_SHARE = 0.25
 """Of the schedules on measured links: in so many, messages are of another kind."""
+GRID_SHARE = 0.5
+"""Of the schedules of sums: in so many their entries are whole numbers."""
 BAND_SHARE = 0.2
 """Of the schedules on the emulated channel: in so many it is a band of sums or copies."""
 ASKED_SHARE = 0.1
@@ -94,6 +96,7 @@ class Plan(NamedTuple):
     liars: tuple[tuple[int, str], ...]
     faults: tuple[Fault, ...]
     dim: int = 8
+    on_grid: bool = False  # are sums of whole numbers, which add up exactly?
 
     def lie_of(self, node: int) -> str:
         """Return what a member lies about; nothing if it is honest."""
@@ -136,6 +139,7 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     band = stream(seed, "band")
     if drawn_method == "emulated" and band.random() < BAND_SHARE:
         drawn_method = band.choice(tuple(ON_A_BAND))
+    grid = stream(seed, "grid")
     nodes = draws.choice((2, 2, 3, 3, 4, 5))
     drawn_slots = draws.choice((6, 8, 12, 20))
     method, slots = method or drawn_method, slots or drawn_slots
@@ -174,6 +178,7 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
         end_s=heal_s + max(0.4 * slots * slot_s, LIVENESS_S) + finishing_s,
         liars=liars,
         faults=tuple(_apart(faults)),
+        on_grid=ON_A_BAND.get(method, method) == "sum" and grid.random() < GRID_SHARE,
     )
 
 

@@ -19,6 +19,7 @@ from folkman.runtime.core.events import (
 from folkman.runtime.fresh_codec import slots_of
 from folkman.runtime.world.audit import Invariant, Moved, Seen
 from folkman.runtime.world.contents import Header, header_of, heard_number
+from folkman.runtime.world.invariants.band import BandBooks
 from folkman.runtime.world.plan import ON_A_BAND
 
 if TYPE_CHECKING:
@@ -144,7 +145,9 @@ class SumBooks:
                 raise _broken(self._invariant, text)
             first = box.parts.of(origin, box.parts.initial)
             expected = expected + (first if part is None else part)
-        if not np.allclose(box.others, expected, atol=1e-4):
+        off = box.others - expected
+        bits = box.parts.bits  # of whole numbers, which are kept modulo 2^bits, nothing is lost
+        if (off % (1 << bits)).any() if bits else not np.allclose(off, 0.0, atol=1e-4):
             text = f"the sum of node {seen.host.number} is not that of its parts"
             raise _broken(self._invariant, text)
 
@@ -405,7 +408,7 @@ class Heard(Invariant):
     def __init__(self) -> None:
         self._taken: dict[tuple[int, int], int] = {}
         self._early: dict[tuple[int, int], set[int]] = {}  # whose came before a life had begun
-        self._came: dict[tuple[int, int, int], set[int]] = defaultdict(set)  # on a band: numbers
+        self._band = BandBooks()
 
     def stepped(self, seen: Seen) -> None:
         """Compare every acknowledgement with what is held after the step, and count them.
@@ -413,15 +416,14 @@ class Heard(Invariant):
         On an emulated band it says that a message is there; when its transfer ends it is taken.
         """
         self._count(seen)
-        if seen.world.plan.method in ON_A_BAND and isinstance(seen.event, Received):
-            header = header_of(seen.event.peer, seen.event.data)
-            key = (seen.host.number, seen.host.process, seen.event.peer)
-            self._came[key].add(header.sequence)
+        on_a_band = seen.world.plan.method in ON_A_BAND
+        if on_a_band and (wrong := self._band.look(seen)):
+            raise _broken(self, wrong)
         for peer, control in seen.told:
             if not isinstance(control.body, Ack):
                 continue
             said, first = control.body.sequence, seen.world.setting.first_sender(seen.host.number)
-            if said in self._came.get((seen.host.number, seen.host.process, peer), ()):
+            if on_a_band and self._band.knows(seen, peer, said):
                 continue
             held = heard_number(seen.node, peer, first)
             counts_on = seen.world.setting.counts_on or said == seen.node.mailbox.held_of(peer)

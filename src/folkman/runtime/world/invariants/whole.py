@@ -1,15 +1,16 @@
 """What is asked of a node or a schedule as a whole: invariants 6, 12 and 19."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folkman.runtime.codec import Message, encode
 from folkman.runtime.core.events import Publish
-from folkman.runtime.journal import START, WAKE
+from folkman.runtime.journal import WAKE
 from folkman.runtime.world.audit import Invariant, Seen
 from folkman.runtime.world.cores import RUN
 from folkman.runtime.world.invariants.messages import _broken
@@ -27,6 +28,8 @@ FIXED_BYTES = 32_768
 """For what does not depend on neighbours or parameters: a stretch of the emulated channel."""
 EVERY = 200
 """Steps between two looks."""
+ROUNDED = 1e-5
+"""Of a parameter: what sums of float32 have lost on their ways by the end of a schedule."""
 
 
 def bytes_held(root: object, leave: Iterable[object]) -> int:
@@ -93,7 +96,11 @@ class Bounded(Invariant):
 
 
 class Replays(Invariant):
-    """12: what the journal says is what happened."""
+    """12: what the journal says is what happened.
+
+    A journal has the stamps of a sum. Whole numbers add up to the same bits in any order. Floating
+    sums are rounded wherever they were carried, and are compared within that.
+    """
 
     number = 12
     sentence = "journals replay to the same bits"
@@ -101,40 +108,66 @@ class Replays(Invariant):
 
     def __init__(self) -> None:
         self._messages: dict[tuple[int, int], bytes] = {}
+        self._parts: dict[tuple[int, int], NDArray] = {}  # (origin, stamp) -> its part of a sum
 
     def asks(self, world: "World") -> bool:
-        """Only schedules in which nobody began again, lied or forgot, and of these a sample."""
+        """Only schedules in which nobody began again, lied or forgot; except of sums a sample."""
         told = {*ENDS, "asked", "revoke", "expire", "skew", "jump", "old_list"}
         kinds = {fault.kind for fault in world.plan.faults}
-        return (
-            world.plan.method in ("alone", "emulated", "forward", "feedback")
-            and world.plan.seed % 5 == 0
-            and not world.plan.liars
-            and not kinds & told
-        )
+        plan = world.plan
+        asked = plan.method in ("alone", "emulated", "forward", "feedback") and plan.seed % 5 == 0
+        return (asked or plan.carries == "sum") and not plan.liars and not kinds & told
 
     def stepped(self, seen: Seen) -> None:
-        """Keep every message."""
+        """Keep every message, and of sums every part that is put into one."""
         for content in seen.contents:
             params = np.frombuffer(content.params, np.float32)
             message = Message(RUN, content.origin, content.sequence, content.slot, params)
             self._messages[content.origin, content.sequence] = encode(message)
+        if seen.world.plan.carries == "sum":
+            for stamp, part in seen.node.mailbox.past.items():
+                self._parts.setdefault((seen.host.number, stamp), part)
 
     def end(self, world: "World") -> None:
         """Live every journal again, slot by slot, on nodes that hear exactly what it says."""
+        hear = self._hear_sum if world.plan.carries == "sum" else self._hear
         for number, host in world.hosts.items():
             node = world.setting.replaying_node(number)
             for note in host.notes:
-                if note.kind == START or note.kind != WAKE:
+                if note.kind != WAKE:
                     continue
-                for sender, sequence in enumerate(note.sequence[: len(node.mailbox.sequence)]):
-                    if sequence and sequence > node.mailbox.held_of(sender):
-                        node.receive(self._messages[sender, sequence])
+                hear(node, note.sequence)
                 node.slot = note.slot
                 node.wake()
             ends, lived = np.asarray(node.params()), world.last_params.get(number)
-            if lived is not None and ends.tobytes() != lived.tobytes():
+            if lived is not None and not self._alike(world, ends, lived):
                 raise _broken(self, f"the journal of node {number} leads elsewhere")
+
+    def _hear(self, node: Any, numbers: Sequence[int]) -> None:
+        """Let a node take the messages of these numbers, by their senders."""
+        for sender, sequence in enumerate(numbers[: len(node.mailbox.sequence)]):
+            if sequence and sequence > node.mailbox.held_of(sender):
+                node.receive(self._messages[sender, sequence])
+
+    def _hear_sum(self, node: Any, stamps: Sequence[int]) -> None:
+        """Let a node hold the sum of the parts with these stamps."""
+        box = node.mailbox
+        named = np.array(stamps[: len(box.sequence)], np.int64)
+        if (named == box.sequence).all():
+            return
+        others = box.parts.first_others(node.index)
+        for origin, stamp in enumerate(named.tolist()):
+            if stamp:
+                first = box.parts.of(origin, box.parts.initial)
+                others = others + self._parts[origin, stamp] - first
+        box.others, box.sequence = others, named
+
+    @staticmethod
+    def _alike(world: "World", ends: NDArray, lived: NDArray) -> bool:
+        """Tell whether parameters are the same, bit for bit unless sums were rounded."""
+        if world.plan.carries == "sum" and not world.plan.on_grid:
+            return bool(np.allclose(ends, lived, rtol=0.0, atol=ROUNDED))
+        return ends.tobytes() == lived.tobytes()
 
 
 class SameTrace(Invariant):

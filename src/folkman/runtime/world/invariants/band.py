@@ -1,0 +1,98 @@
+"""Invariant 10 on an emulated band: what is acknowledged as it comes is taken as its transfer ends.
+
+The books know from the band itself when each transfer ends. A message that came before that must be
+taken or refused before the next slot is lived, since its sender was told that it is there.
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from folkman.runtime.codec import HEADER_BYTES, VERSION, version_of
+from folkman.runtime.core.events import Note, Received
+from folkman.runtime.core.slots import MOST_MISSED
+from folkman.runtime.fresh_air import MOST_WAITING
+from folkman.runtime.journal import WAKE
+from folkman.runtime.world.audit import Seen
+from folkman.runtime.world.contents import header_of, heard_number
+
+if TYPE_CHECKING:
+    from folkman.runtime.world.host import Host
+
+__all__ = ["BandBooks"]
+
+
+class _Waiting:
+    """What waits on the emulated air of one process."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[int, int], tuple[int, int]] = {}
+        """(sender, transfer) -> number of its message, and the slot in which the transfer ends."""
+        self.acknowledged: defaultdict[int, set[int]] = defaultdict(set)  # sender -> as they came
+        self.slot = 0  # before the step: no later transfer had ended
+        self.missed = 0  # that were due, and were not taken
+
+
+class BandBooks:
+    """What has come over the band to each process, and has not been taken yet."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, int], _Waiting] = {}
+
+    def look(self, seen: Seen) -> str:
+        """Note what came in a step; return what is wrong with what was due, or nothing."""
+        books = self._books(seen.host)
+        if isinstance(seen.event, Received):
+            self._note(seen, books)
+        text = ""
+        for note in seen.of(Note):
+            if note.kind == WAKE:
+                text = text or self._due(seen, books, note.slot)
+        books.slot = seen.node.slot
+        return text
+
+    def knows(self, seen: Seen, peer: int, number: int) -> bool:
+        """Tell whether a message was acknowledged as it came, in this step or before."""
+        return number in self._books(seen.host).acknowledged[peer]
+
+    def _books(self, host: "Host") -> _Waiting:
+        return self._of.setdefault((host.number, host.process), _Waiting())
+
+    @staticmethod
+    def _note(seen: Seen, books: _Waiting) -> None:
+        peer, data = seen.event.peer, seen.event.data  # type: ignore[union-attr]
+        if len(data) < HEADER_BYTES or version_of(data) == VERSION:
+            return
+        header, network = header_of(peer, data), seen.world.setting.network
+        books.acknowledged[peer].add(header.sequence)
+        ends = network.end_of(peer, header.round, seen.host.number)
+        if ends is not None and ends >= books.slot:
+            books.numbers[peer, header.round] = header.sequence, ends
+        of_peer = [key for key in books.numbers if key[0] == peer]
+        if len(of_peer) > MOST_WAITING:
+            del books.numbers[min(of_peer)]
+
+    @staticmethod
+    def _due(seen: Seen, books: _Waiting, slot: int) -> str:
+        """See that all was taken or refused whose transfers had ended before a slot was lived."""
+        over = [key for key, (_, ends) in books.numbers.items() if ends < slot]
+        first = seen.world.setting.first_sender(seen.host.number)
+        for peer, transfer in over:
+            number, ends = books.numbers.pop((peer, transfer))
+            if ends < slot - MOST_MISSED or heard_number(seen.node, peer, first) >= number:
+                continue
+            books.missed += 1
+            if books.missed > _refused(seen):
+                return (
+                    f"node {seen.host.number} acknowledged {number} of {peer} as it came, and did "
+                    f"not take it when transfer {transfer} ended in slot {ends}"
+                )
+        return ""
+
+
+def _refused(seen: Seen) -> int:
+    """Return how many parameter messages a process has refused."""
+    return sum(
+        count
+        for reason, count in seen.node.mailbox.refused.items()
+        if not reason.startswith(("control_", "link_"))
+    )
