@@ -25,7 +25,7 @@ from folkman import (
     snapshot,
 )
 from folkman.algorithm.hierfavg import hierfavg
-from folkman.engine.simulate import Simulation, march, start
+from folkman.engine.simulate import Clock, Simulation, march, start
 from folkman.engine.travel.hierarchy import HierarchyReplay, HierarchyTimeline
 from folkman.faults import Faults
 from folkman.problem import data
@@ -53,6 +53,35 @@ def test_with_a_global_round_every_time_it_is_fedavg(problem):
     np.testing.assert_allclose(cells.nodes, flat.nodes, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(cells.model, flat.model, rtol=1e-10, atol=1e-13)
     assert cells.last("rounds") == flat.last("rounds")
+
+
+def test_with_a_global_round_every_time_it_is_fedavg_where_transfers_follow_each_other_too(problem):
+    """Its station, too, carries nothing for a node that is away, with and without losses."""
+    one_by_one = RadioNetwork(schedule="index", slot_s=0.002)
+    away = Faults(away=((1, 5, 18),))
+
+    def played(network, algorithm):
+        return simulate(
+            problem,
+            network,
+            algorithm,
+            slots=30,
+            seed=1,
+            clock=Clock(0.002),
+            faults=away,
+            recording=Recording(30, timeline=True),
+        )
+
+    flat = played(one_by_one, fedavg(0.2)).timeline
+    cells = played(one_by_one, hierfavg(0.2, cells=2, global_every=1)).timeline
+    lossless = played(Lossy(one_by_one, 0.0), fedavg(0.2)).timeline
+
+    for name in flat._fields:
+        np.testing.assert_array_equal(getattr(cells, name), getattr(flat, name), err_msg=name)
+        np.testing.assert_array_equal(getattr(lossless, name), getattr(flat, name), err_msg=name)
+    there = np.delete(np.arange(30), np.s_[6:18])
+    assert not flat.down_started[6:18, 1].any()
+    assert flat.down_arrived[there, 1].any()
 
 
 def test_between_global_rounds_each_cell_is_a_fedavg_of_its_own(problem):

@@ -192,6 +192,11 @@ class LossyStar:
         """Return the state before slot 0."""
         return self.beneath.init(num_nodes, key)
 
+    def attend(self, state: NetworkState, present: Bool[Array, " node"]) -> NetworkState:
+        """Tell the network below who is there in the coming slot, if it asks for that."""
+        beneath: Any = self.beneath
+        return beneath.attend(state, present) if hasattr(beneath, "attend") else state
+
     def uplink(
         self,
         state: NetworkState,

@@ -214,7 +214,8 @@ class HierarchyMedium(ServedMedium):
         messages, memory = sending.send(
             links.up, messages, sending.keys(senders, problem.node, senders.steps)
         )
-        network, upload = star.uplink(held.network, offers, bits, up_key)
+        before = self.attended(star, held.network, faults, nodes, slot)
+        network, upload = star.uplink(before, offers, bits, up_key)
         held = held._replace(**with_uploads(held, messages, upload), network=network)
         held = self._let_stations_act(held, problem, upload.arrived, key)
         held, asked, told = self._let_root_act(held, problem, slot, senders, key)

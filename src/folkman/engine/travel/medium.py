@@ -7,7 +7,7 @@ carry messages. Its state is a pytree of arrays.
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from folkman.packing.packing import NONE
 from folkman.packing.price import forms_of, settled
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
-from folkman.radio.delivery import Network
+from folkman.radio.delivery import Network, NetworkState
 from folkman.radio.trace import Timeline
 
 __all__ = [
@@ -149,6 +149,14 @@ class Medium(ABC, Generic[Way]):
 
         Nothing where the network does not tell. `present` (node,): who is away uses none.
         """
+
+    def attended(
+        self, face: Any, state: NetworkState, faults: Presence, nodes: int, slot: Array
+    ) -> NetworkState:
+        """Return the network's state, told who is there in the coming slot if it asks for that."""
+        if not hasattr(face, "attend"):
+            return state
+        return face.attend(state, faults.receives(nodes, slot + 1))
 
     def told(self, airtime: object) -> bool:
         """Tell whether an answer of the network says how long radios were in use."""

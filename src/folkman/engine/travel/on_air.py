@@ -93,16 +93,15 @@ class OnAirMedium(RoundMedium):
         key: Array,
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round; what is on the air together is summed when it is sent."""
-        moved, traffic, delivery = super().exchange(
-            held, problem, faults, states, steps, slot, senders, key
-        )
+        del steps
+        offered = self.offered(problem, faults, states, slot, key)
+        moved, traffic, delivery = self.advanced(held, problem, faults, offered, slot, senders, key)
         if held.mixed is None:
             return moved, traffic, delivery
         on_air, arrived = held.mixed
-        messages = self.offered(problem, faults, states, slot, key).messages
 
         def summed() -> Array:
-            return self.air().superpose(moved.network, messages, key)  # type: ignore[attr-defined]
+            return self.air().superpose(moved.network, offered.messages, key)  # type: ignore[attr-defined]
 
         sums = lax.cond(jnp.any(delivery.sends), summed, lambda: on_air)
         ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)

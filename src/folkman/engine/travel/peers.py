@@ -320,9 +320,7 @@ class PeerMedium(SnapshotMedium):
         if sent_steps is not None:
             sent_steps = jnp.where(faults.begins_anew(nodes, slot), -1, sent_steps)
             offers = offers & (steps != sent_steps)
-        before = held.network
-        if hasattr(peers, "attend"):
-            before = peers.attend(before, faults.receives(nodes, slot + 1))  # type: ignore[attr-defined]
+        before = self.attended(peers, held.network, faults, nodes, slot)
         network, delivery = peers.step(before, offers, bits, key)
         new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
         stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing

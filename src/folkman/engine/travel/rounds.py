@@ -13,7 +13,7 @@ from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
-from folkman.engine.travel.medium import Axes, Events, Traffic, mean_model
+from folkman.engine.travel.medium import Axes, Events, Offered, Traffic, mean_model
 from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts, counted
 from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key
@@ -82,14 +82,26 @@ class RoundMedium(SnapshotMedium):
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
         del steps
-        messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
+        offered = self.offered(problem, faults, states, slot, key)
+        return self.advanced(held, problem, faults, offered, slot, senders, key)
+
+    def advanced(
+        self,
+        held: PeerState,
+        problem: Learnable,
+        faults: Presence,
+        offered: Offered,
+        slot: Array,
+        senders: Senders,
+        key: Array,
+    ) -> tuple[PeerState, Traffic, Events]:
+        """Advance the round in which nodes offer this."""
+        messages, offers, form, bits, present = offered
         mixing = self.travel.mixing
         waits = mixing is None or mixing.waits
         wanted = beside(mixing, problem.num_nodes, held.rounds) if waits else None
-        air, before = self.air(), held.network
-        if hasattr(air, "attend"):
-            there = faults.receives(problem.num_nodes, slot + 1)
-            before = air.attend(before, there)  # type: ignore[attr-defined]
+        air = self.air()
+        before = self.attended(air, held.network, faults, problem.num_nodes, slot)
         network, delivery = air.step(before, offers, wanted, bits, key)
         seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
         store = snapshots.put(

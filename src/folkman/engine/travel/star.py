@@ -124,10 +124,7 @@ class StarMedium(ServedMedium):
             held.up_links, messages, way.keys(senders, problem.node, senders.steps)
         )
 
-        before = held.network
-        if hasattr(star, "attend"):
-            there = faults.receives(problem.num_nodes, slot + 1)
-            before = star.attend(before, there)  # type: ignore[attr-defined]
+        before = self.attended(star, held.network, faults, problem.num_nodes, slot)
         network, upload = star.uplink(before, offers, bits, up_key)
         held = held._replace(**with_uploads(held, messages, upload))
 
