@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from folkman.radio import geometry
+from folkman.radio.cells import radio_cells
 from folkman.radio.delivery import NetworkState, PeerNetwork
-from folkman.radio.network import RadioNetwork, place_cells, rest
+from folkman.radio.network import RadioNetwork, rest
 
 PAPER_CNN_BITS = 430_698 * 16
 
@@ -25,9 +25,8 @@ def main() -> None:
     )
     network, key = RadioNetwork(), jax.random.key(0)
     begun_s = time.perf_counter()
-    stations_m = geometry.hexagonal_stations(cells, network.cell_radius_m)
-    nodes_m = geometry.nodes_in_discs(stations_m, nodes, network.cell_radius_m, key)
-    state = jax.vmap(rest)(place_cells(network, geometry.placement(stations_m, nodes_m)))
+    layout = radio_cells(network, cells=cells, nodes=nodes)
+    state = jax.vmap(rest)(layout.air(range(cells)))
     laid_s = time.perf_counter() - begun_s
 
     peers: PeerNetwork = network.peers()

@@ -118,12 +118,12 @@ def test_coverage_in_a_poisson_field_is_the_closed_form():
     density, link_m, window_m, num_draws = 1e-5, 100.0, 3000.0, 8000
     origin_m = jnp.zeros((1, 2))
     link = channel.link_gain(origin_m, jnp.array([[link_m, 0.0]]))
-    max_points = geometry.padding(density * np.pi * window_m**2)
 
     def ratio(key):
         place_key, fade_key = jax.random.split(key)
-        field = geometry.poisson_points(density, window_m, max_points, place_key)
-        phi = Points(field.positions_m[None], field.present[None])
+        phi = geometry.interferers(
+            1, density, place_key, inner_radius_m=0.0, outer_radius_m=window_m
+        )
         interferer = channel.interferer_gain(origin_m, phi)
         return channel.sinr_draw(link, interferer, fade_key, noise_w=0.0)[0, 0]
 
@@ -137,9 +137,9 @@ def test_coverage_in_a_poisson_field_is_the_closed_form():
 
 
 def test_network_of_cells_is_one_cell_under_vmap():
-    stations_m = geometry.hexagonal_stations(50, 500.0)
-    nodes_m = geometry.nodes_in_discs(stations_m, 5, 500.0, jax.random.key(7))
-    phi = geometry.placed_interferers(geometry.placement(stations_m, nodes_m, num_neighbours=18))
+    nodes_m = geometry.cell(50 * 5, 500.0, jax.random.key(7)).reshape(50, 5, 2)
+    drawn = jax.vmap(lambda key: geometry.interferers(5, 1e-6, key))
+    phi = drawn(jax.random.split(jax.random.key(9), 50))
 
     def one_cell(cell_nodes_m, cell_phi, key):
         link = channel.link_gain(cell_nodes_m, cell_nodes_m)

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from folkman.radio import geometry
-from folkman.radio.geometry import Points
 
 RADIUS_M = 500.0
 
@@ -16,18 +15,16 @@ def radii_m(positions_m):
     return np.linalg.norm(np.asarray(positions_m, np.float64), axis=-1)
 
 
-@pytest.mark.parametrize(("window", "area"), [("disc", np.pi), ("square", 4.0)])
-def test_poisson_counts_have_mean_and_variance_of_the_density(window, area):
+def disc_of_points(mean, key, bands=1):
+    """A Poisson process in the disc around the origin: a ring that begins at the centre."""
+    density = mean / (np.pi * RADIUS_M**2)
+    return geometry.interferers(bands, density, key, inner_radius_m=0.0, outer_radius_m=RADIUS_M)
+
+
+def test_poisson_counts_have_mean_and_variance_of_the_density():
     num_draws, mean = 4000, 20.0
-    density = mean / (area * RADIUS_M**2)
-    draw = jax.jit(
-        jax.vmap(
-            lambda k: geometry.poisson_points(
-                density, RADIUS_M, geometry.padding(mean), k, window=window
-            )
-        )
-    )
-    counts = np.asarray(draw(jax.random.split(jax.random.key(1), num_draws)).present.sum(axis=-1))
+    phi = jax.jit(disc_of_points, static_argnums=(0, 2))(mean, jax.random.key(1), num_draws)
+    counts = np.asarray(phi.present.sum(axis=-1))
 
     # Poisson law: var of the sample mean m/n, of the sample variance (m + 2 m^2)/n, as mu_4 = m + 3 m^2.
     assert abs(counts.mean() - mean) < 4 * np.sqrt(mean / num_draws)
@@ -35,11 +32,7 @@ def test_poisson_counts_have_mean_and_variance_of_the_density(window, area):
 
 
 def test_counts_in_disjoint_halves_are_uncorrelated():
-    density = 40.0 / (np.pi * RADIUS_M**2)
-    draw = jax.jit(
-        jax.vmap(lambda k: geometry.poisson_points(density, RADIUS_M, geometry.padding(40.0), k))
-    )
-    points = draw(jax.random.split(jax.random.key(2), 3000))
+    points = jax.jit(disc_of_points, static_argnums=(0, 2))(40.0, jax.random.key(2), 3000)
     left = np.asarray(points.present & (points.positions_m[..., 0] < 0)).sum(axis=-1)
     right = np.asarray(points.present).sum(axis=-1) - left
 
@@ -64,17 +57,6 @@ def test_padding_is_the_least_length_that_bernsteins_bound_allows(mean):
     found = geometry.padding(mean)
 
     assert log_bound(found) <= -np.log(1e9) < log_bound(found - 1)
-
-
-def test_square_window_is_filled_to_its_corners():
-    points = geometry.poisson_points(1e-4, 1000.0, 500, jax.random.key(3), window="square")
-    for axis in (0, 1):
-        assert (
-            stats.kstest(
-                np.asarray(points.positions_m[:, axis]), "uniform", (-1000.0, 2000.0)
-            ).pvalue
-            > 1e-3
-        )
 
 
 def test_cell_is_uniform_in_the_disc():
@@ -141,14 +123,6 @@ def test_distances_keep_order_rx_tx_and_short_ranges_far_from_the_origin():
     assert measured_m[0, 2] == 0.0
 
 
-def test_association_is_voronoi_and_skips_padding():
-    stations = Points(
-        jnp.array([[0.0, 0.0], [100.0, 0.0], [49.0, 0.0]]), jnp.array([True, True, False])
-    )
-    nodes_m = jnp.array([[10.0, 5.0], [90.0, -5.0], [49.0, 0.0]])
-    assert jax.jit(geometry.associate)(nodes_m, stations).tolist() == [0, 1, 0]
-
-
 def test_hexagonal_cells_have_six_neighbours_and_the_area_of_the_disc():
     stations_m = geometry.hexagonal_stations(2000, RADIUS_M)
     nearest_m = radii_m(stations_m[geometry.neighbour_cells(stations_m, 7)[0]] - stations_m[:1])
@@ -161,9 +135,7 @@ def test_hexagonal_cells_have_six_neighbours_and_the_area_of_the_disc():
 
 
 def test_neighbours_are_the_nearest_others():
-    stations_m = geometry.poisson_stations(
-        60, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(6)
-    )
+    stations_m = geometry.cell(60, 8 * RADIUS_M, jax.random.key(6))
     separation_m = np.array(geometry.distances(stations_m, stations_m))
     np.fill_diagonal(separation_m, np.inf)
     expected = np.argsort(separation_m, axis=1)[:, :5]
@@ -174,13 +146,7 @@ def test_neighbours_are_the_nearest_others():
 @pytest.mark.parametrize(("num_cells", "asked", "given"), [(1, 6, 0), (2, 6, 1), (4, 3, 3)])
 def test_small_networks_have_as_many_neighbours_as_there_are(num_cells, asked, given):
     stations_m = geometry.hexagonal_stations(num_cells, RADIUS_M)
-    placed = geometry.placement(
-        stations_m,
-        geometry.nodes_in_discs(stations_m, 3, RADIUS_M, jax.random.key(0)),
-        num_neighbours=asked,
-    )
-    assert placed.neighbours.shape == (num_cells, given)
-    assert geometry.placed_interferers(placed).positions_m.shape == (num_cells, 3, given, 2)
+    assert geometry.neighbour_cells(stations_m, asked).shape == (num_cells, given)
 
 
 def test_coinciding_stations_are_neighbours_but_never_of_themselves():
@@ -188,62 +154,6 @@ def test_coinciding_stations_are_neighbours_but_never_of_themselves():
     neighbours = np.asarray(geometry.neighbour_cells(stations_m, 2))
     assert neighbours.shape == (4, 2)
     assert not (neighbours == np.arange(4)[:, None]).any()
-
-
-def test_interferers_of_a_layout_are_the_same_band_of_the_neighbours():
-    stations_m = geometry.hexagonal_stations(7, RADIUS_M)
-    nodes_m = geometry.nodes_in_discs(stations_m, 4, RADIUS_M, jax.random.key(7))
-    placed = geometry.placement(stations_m, nodes_m, num_neighbours=3)
-
-    phi = geometry.placed_interferers(placed)
-
-    assert phi.positions_m.shape == (7, 4, 3, 2)
-    other = int(placed.neighbours[5, 2])
-    np.testing.assert_array_equal(phi.positions_m[5, 1, 2], nodes_m[other, 1])
-    assert radii_m(nodes_m - stations_m[:, None]).max() <= RADIUS_M * (1 + 1e-5)
-
-
-def test_ten_thousand_cells_are_laid_out_in_linear_memory():
-    stations_m = geometry.hexagonal_stations(10_000, RADIUS_M)
-    placed = geometry.placement(
-        stations_m,
-        geometry.nodes_in_discs(stations_m, 5, RADIUS_M, jax.random.key(8)),
-        num_neighbours=18,
-    )
-    phi = geometry.placed_interferers(placed)
-    assert phi.positions_m.size == 10_000 * 5 * 18 * 2
-
-
-def test_voronoi_nodes_belong_to_their_station_and_fill_its_cell():
-    stations_m = geometry.poisson_stations(
-        50, geometry.cell_density_per_m2(RADIUS_M), jax.random.key(9)
-    )
-    nodes_m = geometry.nodes_in_voronoi_cells(stations_m, 40, 2 * RADIUS_M, jax.random.key(10))
-    owner = geometry.associate(nodes_m.reshape(-1, 2), Points(stations_m, jnp.ones(50, bool)))
-    np.testing.assert_array_equal(
-        np.asarray(owner).reshape(50, 40), np.arange(50)[:, None] * np.ones((1, 40))
-    )
-
-    # Two stations 200 m apart: the right one's cell in its disc of 300 m is what lies right of the middle.
-    pair_m = jnp.array([[-100.0, 0.0], [100.0, 0.0]])
-    right_m = np.asarray(geometry.nodes_in_voronoi_cells(pair_m, 4000, 300.0, jax.random.key(11)))[
-        1
-    ]
-    assert right_m[:, 0].min() >= 0
-    # Its share beyond x = 100 m is half a disc over the disc less the segment of half-angle acos(1/3).
-    half_angle = np.arccos(1 / 3)
-    cut_share = (half_angle - np.sin(half_angle) * np.cos(half_angle)) / np.pi
-    expected = 0.5 / (1 - cut_share)
-    error = np.sqrt(expected * (1 - expected) / 4000)
-    assert abs(np.mean(right_m[:, 0] > 100.0) - expected) < 4 * error
-
-
-def test_vanishing_voronoi_cells_are_refused_with_a_remedy(monkeypatch):
-    monkeypatch.setattr(geometry, "_accept", lambda *_: (np.zeros((0, 2)), np.zeros(0, int)))
-    with pytest.raises(
-        ValueError, match=r"expected cells with room.*got 2 whose.*remove coinciding stations"
-    ):
-        geometry.nodes_in_voronoi_cells(jnp.zeros((2, 2)), 1, 1.0, jax.random.key(0))
 
 
 def test_waypoint_nodes_move_at_their_speed_and_stay_inside():
@@ -296,7 +206,6 @@ def test_precision_is_single_unless_asked_for():
         for asked, dtype in (({}, jnp.float32), ({"dtype": jnp.float64}, jnp.float64)):
             for draw in (
                 lambda kw=asked: geometry.cell(3, 500.0, key, **kw),
-                lambda kw=asked: geometry.poisson_points(1e-6, 500.0, 9, key, **kw).positions_m,
                 lambda kw=asked: geometry.interferers(2, 1e-6, key, **kw).positions_m,
             ):
                 assert jax.eval_shape(draw).dtype == dtype
@@ -324,17 +233,3 @@ def test_a_ring_may_begin_at_the_centre_and_must_have_a_width():
     for inner_m in (-1.0, 500.0):
         with pytest.raises(ValueError, match="expected 0 <= inner_radius_m < outer_radius_m"):
             geometry.interferers(2, 1e-4, key, inner_radius_m=inner_m, outer_radius_m=500.0)
-
-
-@pytest.mark.parametrize(("num_cells", "nodes"), [(1, 1), (3, 1), (1, 4097), (5000, 1)])
-def test_every_voronoi_cell_gets_its_nodes_whatever_the_numbers(num_cells, nodes):
-    """Also with more of them than one pass proposes."""
-    stations_m = geometry.hexagonal_stations(num_cells, RADIUS_M)
-
-    nodes_m = geometry.nodes_in_voronoi_cells(stations_m, nodes, RADIUS_M, jax.random.key(1))
-
-    assert nodes_m.shape == (num_cells, nodes, 2)
-    away_m = radii_m(nodes_m - stations_m[:, None])
-    assert away_m.max() <= RADIUS_M * (1 + 1e-4)
-    assert away_m.min() > 0.0  # each is drawn, none is left at a default
-    assert len(np.unique(np.asarray(nodes_m).reshape(-1, 2), axis=0)) == num_cells * nodes

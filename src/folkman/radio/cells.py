@@ -3,9 +3,9 @@
     network = radio_cells(RadioNetwork(threshold_db=-15.0), cells=50_000, nodes=20)
 
 Stations form a hexagonal lattice. Node i of every cell sends in band i, so the nodes i of the
-nearest cells are its interferers (`geometry.placed_interferers`). They are on the air all the time,
-and their fading is drawn anew in every block, as [1, eq. (24)] has it; what they send is not looked
-at. So cells depend on each other by their places alone, and a few at a time may run to the end.
+nearest cells are its interferers. They are on the air all the time, and their fading is drawn anew
+in every block, as [1, eq. (24)] has it; what they send is not looked at. So cells depend on each
+other by their places alone, and a few at a time may run to the end.
 
 Places are kept once for all cells, 8 bytes a node. Path gains exist for the cells that run at once,
 and a cell's places are relative to its own station, which stands at the origin.

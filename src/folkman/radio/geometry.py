@@ -1,7 +1,6 @@
 """Where base stations, nodes and interferers are, and how nodes move.
 
     N ~ Poisson(lambda |A|), then N points i.i.d. uniform in A    (homogeneous Poisson process)
-    station(i) = argmin_b ||x_i - y_b||                           (Voronoi association, [1, Sec. V])
 
 A random number of points has no static shape, so a Poisson draw is a padded array and a mask
 (`Points`): everything up to "many cells" below is clean under `jit` and `vmap`. The many-cell part
@@ -18,34 +17,23 @@ gives no density (D1).
 """
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from folkman.arrays import Array, ArrayLike, Bool, DTypeLike, Float, Int, PRNGKeyArray, jax, jnp
 from folkman.checks import require_positive
 
-if TYPE_CHECKING:
-    from scipy.spatial import KDTree
-
 __all__ = [
-    "Placement",
     "Points",
     "Waypoint",
-    "associate",
     "cell",
     "cell_density_per_m2",
     "distances",
     "hexagonal_stations",
     "interferers",
     "neighbour_cells",
-    "nodes_in_discs",
-    "nodes_in_voronoi_cells",
     "padding",
-    "placed_interferers",
-    "placement",
-    "poisson_points",
-    "poisson_stations",
     "waypoint_start",
     "waypoint_step",
 ]
@@ -56,14 +44,6 @@ class Points(NamedTuple):
 
     positions_m: Float[Array, "*batch point 2"]
     present: Bool[Array, "*batch point"]
-
-
-class Placement(NamedTuple):
-    """Many cells. Node i of every cell sends in band i."""
-
-    stations_m: Float[Array, "cell 2"]
-    nodes_m: Float[Array, "cell node 2"]
-    neighbours: Int[Array, "cell nbr"]  # the nearest other cells, nearest first
 
 
 class Waypoint(NamedTuple):
@@ -122,32 +102,6 @@ def cell(
     return _uniform_annulus(num_nodes, 0.0, radius_m, key, dtype)
 
 
-def poisson_points(
-    density_per_m2: ArrayLike,
-    radius_m: ArrayLike,
-    max_points: int,
-    key: PRNGKeyArray,
-    *,
-    window: Literal["disc", "square"] = "disc",
-    dtype: DTypeLike = jnp.float32,
-) -> Points:
-    """Return a homogeneous Poisson process in a window around the origin, padded to `max_points`.
-
-    `radius_m` is the disc's radius, or half the square's side. A count beyond `max_points` is cut
-    off, which would bias the process: `padding(mean_count)` is a length at which that does not
-    happen in practice.
-    """
-    require_positive("radius_m", radius_m, "give half the window's width in metres")
-    count_key, place_key = jax.random.split(key)
-    area_m2 = (math.pi if window == "disc" else 4.0) * radius_m**2
-    if window == "disc":
-        positions_m = _uniform_annulus(max_points, 0.0, radius_m, place_key, dtype)
-    else:
-        unit = jax.random.uniform(place_key, (max_points, 2), dtype, minval=-1.0)
-        positions_m = unit * jnp.asarray(radius_m, dtype)
-    return Points(positions_m, _present(density_per_m2 * area_m2, max_points, count_key))
-
-
 def interferers(
     num_bands: int,
     density_per_m2: float,
@@ -189,17 +143,6 @@ def distances(
     # metre.
     offset_m = rx_m[..., :, None, :] - tx_m[..., None, :, :]
     return jnp.sqrt(jnp.sum(jnp.square(offset_m), axis=-1))
-
-
-def associate(nodes_m: Float[Array, "... node 2"], stations: Points) -> Int[Array, "... node"]:
-    """Return the index of each node's nearest base station present.
-
-    These are Voronoi cells, [1, Sec. V].
-    """
-    reach_m = jnp.where(
-        stations.present[..., None, :], distances(nodes_m, stations.positions_m), jnp.inf
-    )
-    return jnp.argmin(reach_m, axis=-1)
 
 
 def waypoint_start(num_nodes: int, radius_m: ArrayLike, key: PRNGKeyArray) -> Waypoint:
@@ -269,84 +212,6 @@ def hexagonal_stations(num_cells: int, radius_m: float) -> Float[Array, "cell 2"
     return jnp.asarray(points[order[:num_cells]], jnp.float32)
 
 
-def poisson_stations(
-    num_cells: int, density_per_m2: float, key: PRNGKeyArray
-) -> Float[Array, "cell 2"]:
-    """Return a Poisson process given its count.
-
-    Uniform in a disc of `num_cells` mean areas.
-    """
-    require_positive("density_per_m2", density_per_m2, "use cell_density_per_m2(radius_m)")
-    return cell(num_cells, math.sqrt(num_cells / (math.pi * density_per_m2)), key)
-
-
-def nodes_in_discs(
-    stations_m: Float[Array, "cell 2"], nodes_per_cell: int, radius_m: ArrayLike, key: PRNGKeyArray
-) -> Float[Array, "cell node 2"]:
-    """Return nodes uniform in the disc around each station."""
-    num_cells = stations_m.shape[0]
-    offsets_m = cell(num_cells * nodes_per_cell, radius_m, key, dtype=stations_m.dtype)
-    return stations_m[:, None, :] + offsets_m.reshape(num_cells, nodes_per_cell, 2)
-
-
-def _tree(sites_m: np.ndarray) -> "KDTree":
-    from scipy.spatial import KDTree  # here and not above: only networks of many cells need it
-
-    return KDTree(sites_m)
-
-
-def nodes_in_voronoi_cells(
-    stations_m: Float[Array, "cell 2"], nodes_per_cell: int, radius_m: float, key: PRNGKeyArray
-) -> Float[Array, "cell node 2"]:
-    """Return nodes uniform in each Voronoi cell cut to the disc of `radius_m`.
-
-    By rejection, on the host: propose in the disc, keep what has this station as its nearest. The
-    disc bounds the cells at the rim, which are infinite. Stations may not coincide.
-    """
-    require_positive("radius_m", radius_m, "give the largest distance served in metres")
-    sites_m = np.asarray(stations_m, np.float64)
-    tree = _tree(sites_m)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    kept_m = np.zeros((len(sites_m), nodes_per_cell, 2))
-    num_kept = np.zeros(len(sites_m), int)
-    budget = max(4096, len(sites_m) * nodes_per_cell)  # proposals a pass: linear in the network
-    for _ in range(10_000):
-        open_cells = np.flatnonzero(num_kept < nodes_per_cell)
-        if open_cells.size == 0:
-            return jnp.asarray(kept_m, stations_m.dtype)
-        owner = np.repeat(open_cells, max(1, budget // open_cells.size))
-        accepted_m, owner = _accept(tree, sites_m, owner, radius_m, rng)
-        # Proposals are grouped by owner, so the rank inside the group says which free place each
-        # takes.
-        rank = np.arange(owner.size) - np.searchsorted(owner, owner)
-        place = num_kept[owner] + rank
-        fits = place < nodes_per_cell
-        kept_m[owner[fits], place[fits]] = accepted_m[fits]
-        num_kept = np.minimum(num_kept + np.bincount(owner, minlength=len(sites_m)), nodes_per_cell)
-    raise ValueError(
-        f"expected cells with room for nodes, got {np.sum(num_kept < nodes_per_cell)} whose "
-        "Voronoi cell is "
-        f"a vanishing part of the disc of {radius_m} m; "
-        "remove coinciding stations or lower radius_m"
-    )
-
-
-def _accept(
-    tree: "KDTree",
-    sites_m: np.ndarray,
-    owner: np.ndarray,
-    radius_m: float,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    reach_m = radius_m * np.sqrt(rng.random(owner.size))
-    angle = rng.uniform(0.0, 2 * math.pi, owner.size)
-    proposed_m = sites_m[owner] + reach_m[:, None] * np.stack(
-        [np.cos(angle), np.sin(angle)], axis=-1
-    )
-    own = tree.query(proposed_m)[1] == owner
-    return proposed_m[own], owner[own]
-
-
 def neighbour_cells(
     stations_m: Float[Array, "cell 2"], num_neighbours: int
 ) -> Int[Array, "cell nbr"]:
@@ -354,42 +219,16 @@ def neighbour_cells(
 
     At most all the others.
     """
+    from scipy.spatial import KDTree  # here and not above: only networks of many cells need it
+
     sites_m = np.asarray(stations_m, np.float64)
     count = min(num_neighbours, len(sites_m) - 1)
     if count == 0:
         return jnp.zeros((len(sites_m), 0), jnp.int32)
     # One more than asked for: the nearest station to a station is itself, wherever ties put it.
-    found = np.asarray(_tree(sites_m).query(sites_m, k=count + 1)[1])
+    found = np.asarray(KDTree(sites_m).query(sites_m, k=count + 1)[1])
     is_self = found == np.arange(len(sites_m))[:, None]
     is_self[:, -1] |= ~is_self.any(
         axis=1
     )  # coinciding stations may push the cell itself off the list
     return jnp.asarray(found[~is_self].reshape(len(sites_m), count), jnp.int32)
-
-
-def placement(
-    stations_m: Float[Array, "cell 2"],
-    nodes_m: Float[Array, "cell node 2"],
-    *,
-    num_neighbours: int = 36,
-) -> Placement:
-    """Return stations and nodes with the neighbours that interfere; 36 is three hexagonal rings.
-
-    Cells at the rim have interferers on one side only: measure on the inner cells when that
-    matters.
-    """
-    return Placement(stations_m, nodes_m, neighbour_cells(stations_m, num_neighbours))
-
-
-def placed_interferers(placed: Placement) -> Points:
-    """Return Phi of eq. (24) for every cell, (cell, band, nbr, 2).
-
-    It holds the same-band nodes of its neighbours.
-
-    Memory is cells x bands x neighbours. `vmap` over cells turns one cell's functions into the
-    network's.
-    """
-    positions_m = jnp.swapaxes(
-        placed.nodes_m[placed.neighbours], 1, 2
-    )  # (cell, nbr, band, 2) before
-    return Points(positions_m, jnp.ones(positions_m.shape[:-1], bool))

@@ -57,7 +57,6 @@ __all__ = [
     "RadioRounds",
     "RadioState",
     "place",
-    "place_cells",
 ]
 
 NUM_FADING = 32
@@ -650,26 +649,6 @@ def look(network: RadioNetwork, nodes: Waypoint, interferers: Points, slot: Arra
         gain[..., :NUM_FADING],
         jnp.sum(gain[..., NUM_FADING:], axis=-1),
         slot,
-    )
-
-
-def place_cells(network: RadioNetwork, placed: geometry.Placement) -> Air:
-    """Return the air of every placed cell, (cell, ...).
-
-    Each node's band is used again in the nearest cells.
-
-    `jax.vmap` the network's `step` over it; memory is linear in cells.
-    """
-    speed = network.speed_m_per_s
-    require(
-        speed == 0,
-        "nodes of many cells stand still, as they interfere; "
-        f"got a speed of {speed} m/s, set it to 0",
-    )
-    nodes = Waypoint(placed.nodes_m, placed.nodes_m)
-    begun = jnp.zeros((), jnp.int32)
-    return jax.vmap(lambda n, i: look(network, n, i, begun))(
-        nodes, geometry.placed_interferers(placed)
     )
 
 
