@@ -11,6 +11,8 @@ from folkman import (
     Recording,
     async_sharing,
     constant,
+    fedap,
+    iid,
     load,
     make_problem,
     reference,
@@ -69,6 +71,33 @@ def test_each_gradient_ends_when_its_own_draw_says_in_simulator_and_reference(x6
             np.flatnonzero(run.timeline.finished[:, node]), ends[ends < slots]
         )
     slow = reference(problem, run.timeline, algorithm, seed=seed)
+    np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
+
+
+def test_a_gradient_of_an_old_model_is_given_up_in_simulator_and_reference(x64):
+    """FedAP closes a round with the fastest two; the new model finds the third node at work.
+
+    The run ends with the gradient that was begun anew: the next model would wipe it out.
+    """
+    problem = make_problem(load("digits", train_size=30), "softmax", 3, dtype="float64")
+    clock, algorithm, slots = Clock(1.0, ComputeTimes((1.0, 1.0, 2.0))), fedap(0.2, m=2), 26
+
+    run = simulate(
+        problem,
+        iid(4),
+        algorithm,
+        slots=slots,
+        seed=1,
+        clock=clock,
+        recording=Recording(slots, timeline=True),
+    )
+
+    ended, arrived = (
+        np.flatnonzero(told[:, 2]) for told in (run.timeline.finished, run.timeline.down_arrived)
+    )
+    assert ended[-1] == slots - 1
+    assert ((ended[-2] < arrived) & (arrived < ended[-1])).sum() > 1  # all but one began in vain
+    slow = reference(problem, run.timeline, algorithm, seed=1)
     np.testing.assert_allclose(run.nodes, slow.nodes, rtol=1e-9, atol=1e-12)
 
 
