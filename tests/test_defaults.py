@@ -76,7 +76,6 @@ DEFAULTS = [
     (channel.sinr_draw, {"power_w": 1.0}),
     (geometry.interferers, {"inner_radius_m": 500.0, "outer_radius_m": 8000.0}),
     (geometry.waypoint_step, {"radius_m": 500.0}),
-    (geometry.placement, {"num_neighbours": 36}),  # three hexagonal rings: 6 + 12 + 18
     (latency.payload_bits, {"bits_per_parameter": 16, "kept_fraction": 1.0}),
     (latency.training_latency_s, {"base_s": 1.0, "threshold": 128, "per_sample_s": 1e-3}),
     (schedule.bracket_search, {"num_coarse": 9, "tolerance_db": 0.25}),
