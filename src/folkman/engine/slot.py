@@ -19,7 +19,7 @@ from folkman.engine.compute_times import Compute, slots_of_gradients, takes_long
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
 from folkman.engine.travel import medium_of
-from folkman.engine.travel.medium import Events, Held, OnAir, Traffic, first_states
+from folkman.engine.travel.medium import Ending, Events, Held, OnAir, Traffic, first_states
 from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key, make_keys, node_keys
 from folkman.problem.learnable import Learnable
@@ -188,9 +188,8 @@ def finish(
     key = jax.random.fold_in(delay_key, carry.slot)
     steps = carry.steps + finished
     senders = Senders(packing_key, steps)
-    moved, traffic, events = medium.exchange(
-        carry.medium, problem, faults, states, steps, carry.slot, senders, key
-    )
+    ending = Ending(problem, faults, states, steps, carry.slot, senders, key)
+    moved, traffic, events = medium.exchange(carry.medium, ending)
     states = medium.noted(states, events)
     tally = _count(carry, busy, finished, traffic)._replace(
         held_ages=carry.tally.held_ages + medium.ages(carry.medium, carry.slot),

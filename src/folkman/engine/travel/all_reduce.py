@@ -19,10 +19,10 @@ from folkman.checks import require
 from folkman.engine.learner import FinalParameters, Learner, World
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
-from folkman.engine.travel.medium import Axes
+from folkman.engine.travel.medium import Axes, Ending
 from folkman.engine.travel.peers import PeerState
 from folkman.engine.travel.rounds import RoundMedium
-from folkman.engine.travel.sending import Links, Senders, Sending
+from folkman.engine.travel.sending import Links, Sending
 from folkman.packing.packing import Packing, width_of
 from folkman.packing.sums import contributions, on_grid, partial_sum_bits, range_of, settled_sums
 from folkman.problem.learnable import Learnable
@@ -84,16 +84,11 @@ class AllReduceMedium(RoundMedium):
         )
 
     def sent(
-        self,
-        held: PeerState,
-        problem: Learnable,
-        messages: Array,
-        sends: Array,
-        slot: Array,
-        senders: Senders,
+        self, held: PeerState, messages: Array, sends: Array, ending: Ending
     ) -> tuple[Array, Links | None]:
         """Return the contributions as they stand in every sum."""
-        del held, sends, slot, senders
+        del held, sends
+        problem = ending.problem
         packing = self.sending(problem).packing
         return contributed(packing, messages, problem.initial, problem.share), None
 

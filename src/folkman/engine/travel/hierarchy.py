@@ -13,8 +13,8 @@ from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.algorithm.pieces.one_node import serve
 from folkman.engine.learner import FinalParameters, Learner, Sender, Vector, World, written_out
-from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
+    Ending,
     Events,
     Traffic,
     View,
@@ -194,27 +194,19 @@ class HierarchyMedium(ServedMedium):
         return station, self.answering(problem, way.root, way.cells)
 
     def exchange(
-        self,
-        held: HierarchyHeld,
-        problem: Learnable,
-        faults: Presence,
-        states: State,
-        steps: Array,
-        slot: Array,
-        senders: Senders,
-        key: Array,
+        self, held: HierarchyHeld, ending: Ending
     ) -> tuple[HierarchyHeld, Traffic, Events]:
         """Upload, let the stations act, let the root act, answer."""
-        del steps
-        star, nodes = self.network.star(), problem.num_nodes
-        messages, offers, _, bits, present = self.offered(problem, faults, states, slot, key)
+        star, nodes = self.network.star(), ending.nodes
+        problem, slot, senders, key = ending.problem, ending.slot, ending.senders, ending.key
+        messages, offers, _, bits, present = self.offered(ending)
         up_key, down_key = jax.random.split(key)
         links = held.links or NO_LINKS
         sending = self.sending(problem)
         messages, memory = sending.send(
             links.up, messages, sending.keys(senders, problem.node, senders.steps)
         )
-        before = self.attended(star, held.network, faults, nodes, slot)
+        before = self.attended(star, held.network, ending)
         network, upload = star.uplink(before, offers, bits, up_key)
         held = held._replace(**with_uploads(held, messages, upload), network=network)
         held = self._let_stations_act(held, problem, upload.arrived, key)

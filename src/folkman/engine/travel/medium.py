@@ -32,6 +32,7 @@ from folkman.radio.trace import Timeline
 
 __all__ = [
     "Axes",
+    "Ending",
     "Events",
     "Held",
     "Medium",
@@ -77,6 +78,23 @@ class OnAir(NamedTuple):
         """Return that no radio was in use."""
         none, zero = jnp.zeros(nodes, jnp.float32), jnp.zeros((), jnp.float32)
         return cls(none, none, zero, zero)
+
+
+class Ending(NamedTuple):
+    """A slot that ends, after the updates."""
+
+    problem: Learnable
+    faults: Presence
+    states: State
+    steps: Int[Array, " node"]  # gradients that each node has finished
+    slot: Int[Array, ""]
+    senders: Senders
+    key: Array
+
+    @property
+    def nodes(self) -> int:
+        """Return how many nodes there are."""
+        return self.problem.num_nodes
 
 
 class Offered(NamedTuple):
@@ -127,21 +145,8 @@ class Medium(ABC, Generic[Way]):
         """Return all nodes' inboxes as one batched `Inbox`, and the axes to `jax.vmap` it over."""
 
     @abstractmethod
-    def exchange(
-        self,
-        held: Held,
-        problem: Learnable,
-        faults: Presence,
-        states: State,
-        steps: Array,
-        slot: Array,
-        senders: Senders,
-        key: Array,
-    ) -> tuple[Held, Traffic, Events]:
-        """Carry messages at the end of a slot; the last part is the slot's row of a timeline.
-
-        `steps` (node,) counts the gradients that each node has finished.
-        """
+    def exchange(self, held: Held, ending: Ending) -> tuple[Held, Traffic, Events]:
+        """Carry messages at the end of a slot; the last part is the slot's row of a timeline."""
 
     @abstractmethod
     def on_air(self, events: Events, present: Array) -> OnAir:
@@ -150,13 +155,11 @@ class Medium(ABC, Generic[Way]):
         Nothing where the network does not tell. `present` (node,): who is away uses none.
         """
 
-    def attended(
-        self, face: Any, state: NetworkState, faults: Presence, nodes: int, slot: Array
-    ) -> NetworkState:
+    def attended(self, face: Any, state: NetworkState, ending: Ending) -> NetworkState:
         """Return the network's state, told who is there in the coming slot if it asks for that."""
         if not hasattr(face, "attend"):
             return state
-        return face.attend(state, faults.receives(nodes, slot + 1))
+        return face.attend(state, ending.faults.receives(ending.nodes, ending.slot + 1))
 
     def told(self, airtime: object) -> bool:
         """Tell whether an answer of the network says how long radios were in use."""
@@ -323,18 +326,17 @@ class Medium(ABC, Generic[Way]):
             "rand_k do without",
         )
 
-    def offered(
-        self, problem: Learnable, faults: Presence, states: State, slot: Array, key: Array
-    ) -> Offered:
+    def offered(self, ending: Ending) -> Offered:
         """Return what the nodes would put on the air now."""
-        algorithm = self.algorithm
+        algorithm, problem, states = self.algorithm, ending.problem, ending.states
+        faults = ending.faults
         messages = faults.corrupt(
             jax.vmap(algorithm.message)(states),
             problem.initial,
-            key,
+            ending.key,
             about_zero=algorithm.declares.differences,
         )
-        present = faults.present(problem.num_nodes, slot)
+        present = faults.present(problem.num_nodes, ending.slot)
         offers = jax.vmap(algorithm.travel.offers)(states) & present
         form = jnp.zeros(problem.num_nodes, jnp.int32)
         if algorithm.declares.price is not None:

@@ -14,10 +14,9 @@ from folkman.algorithm.base import Inbox, State
 from folkman.algorithm.travel import OnAir
 from folkman.checks import require
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Axes, Events, Traffic
+from folkman.engine.travel.medium import Axes, Ending, Events, Traffic
 from folkman.engine.travel.peers import PeerState
 from folkman.engine.travel.rounds import RoundMedium
-from folkman.engine.travel.sending import Senders
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import RoundNetwork
 from folkman.radio.over_air import NUMBER_BITS
@@ -81,27 +80,16 @@ class OnAirMedium(RoundMedium):
         axes = dict.fromkeys(Inbox.__dataclass_fields__, 0)
         return inbox, Inbox(**axes | {"store": None, "finite": None, "coming": None})  # type: ignore[arg-type]
 
-    def exchange(
-        self,
-        held: PeerState,
-        problem: Learnable,
-        faults: Presence,
-        states: State,
-        steps: Array,
-        slot: Array,
-        senders: Senders,
-        key: Array,
-    ) -> tuple[PeerState, Traffic, Events]:
+    def exchange(self, held: PeerState, ending: Ending) -> tuple[PeerState, Traffic, Events]:
         """Advance the round; what is on the air together is summed when it is sent."""
-        del steps
-        offered = self.offered(problem, faults, states, slot, key)
-        moved, traffic, delivery = self.advanced(held, problem, faults, offered, slot, senders, key)
+        offered = self.offered(ending)
+        moved, traffic, delivery = self.advanced(held, offered, ending)
         if held.mixed is None:
             return moved, traffic, delivery
         on_air, arrived = held.mixed
 
         def summed() -> Array:
-            return self.air().superpose(moved.network, offered.messages, key)  # type: ignore[attr-defined]
+            return self.air().superpose(moved.network, offered.messages, ending.key)  # type: ignore[attr-defined]
 
         sums = lax.cond(jnp.any(delivery.sends), summed, lambda: on_air)
         ends = jnp.diagonal(delivery.held) != jnp.diagonal(held.brought)

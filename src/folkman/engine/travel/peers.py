@@ -15,8 +15,8 @@ from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.learner import FinalParameters, Learner, Sender, World, written_out
 from folkman.engine.presence import Presence
-from folkman.engine.travel.medium import Axes, Events, Medium, OnAir, Traffic, View, count
-from folkman.engine.travel.sending import Links, Senders, Sending
+from folkman.engine.travel.medium import Axes, Ending, Events, Medium, OnAir, Traffic, View, count
+from folkman.engine.travel.sending import Links, Sending
 from folkman.packing.packing import width_of
 from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_bits, wrapped
 from folkman.problem.learnable import Learnable
@@ -85,21 +85,15 @@ class SnapshotMedium(Medium):
         return mixing.weights(held.snapshots.heard).astype(problem.share.dtype)
 
     def sent(
-        self,
-        held: PeerState,
-        problem: Learnable,
-        messages: Array,
-        sends: Array,
-        slot: Array,
-        senders: Senders,
+        self, held: PeerState, messages: Array, sends: Array, ending: Ending
     ) -> tuple[Array, Links | None]:
         """Return the messages as receivers hold them, and what those who send then remember."""
-        way = self.sending(problem)
-        keys = way.keys(senders, problem.node, senders.steps)
+        way, senders = self.sending(ending.problem), ending.senders
+        keys = way.keys(senders, ending.problem.node, senders.steps)
         seen, memory = way.send(held.links, messages, keys)
         if held.links is None:
             return seen, None
-        return seen, held.links.started(sends, memory, slot).arrived(sends)
+        return seen, held.links.started(sends, memory, ending.slot).arrived(sends)
 
     def stamps(self, held: PeerState) -> Array:
         """Return the stamps in use in the coming slot, (rx, tx)."""
@@ -280,17 +274,12 @@ class PeerMedium(SnapshotMedium):
         return Sending(packing, problem.dim)
 
     def sent(
-        self,
-        held: PeerState,
-        problem: Learnable,
-        messages: Array,
-        sends: Array,
-        slot: Array,
-        senders: Senders,
+        self, held: PeerState, messages: Array, sends: Array, ending: Ending
     ) -> tuple[Array, Links | None]:
         """Return the messages as receivers hold them, and what those who send then remember."""
         if self.network.message != "sum":
-            return super().sent(held, problem, messages, sends, slot, senders)
+            return super().sent(held, messages, sends, ending)
+        problem = ending.problem
         packing = self.sending(problem).packing
         return contributions(packing, messages, problem.initial, problem.share), None
 
@@ -298,33 +287,24 @@ class PeerMedium(SnapshotMedium):
         """Return what each node holds, with its sums where they are kept."""
         return snapshots.inboxes(held.snapshots, self.weights(held, problem), slot, held.mixed)
 
-    def exchange(
-        self,
-        held: PeerState,
-        problem: Learnable,
-        faults: Presence,
-        states: State,
-        steps: Array,
-        slot: Array,
-        senders: Senders,
-        key: Array,
-    ) -> tuple[PeerState, Traffic, Events]:
+    def exchange(self, held: PeerState, ending: Ending) -> tuple[PeerState, Traffic, Events]:
         """Let the network take what is offered and bring what has arrived.
 
         A message that has not changed since a node's last broadcast is not offered. Where nodes
         pass on what they hold, such a node may still send, with its own newest frozen message.
         """
-        peers, nodes = self.network.peers(), problem.num_nodes
-        messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
+        peers, nodes = self.network.peers(), ending.nodes
+        problem, faults, slot = ending.problem, ending.faults, ending.slot
+        messages, offers, form, bits, present = self.offered(ending)
         sent_steps = held.sent_steps
         if sent_steps is not None:
             sent_steps = jnp.where(faults.begins_anew(nodes, slot), -1, sent_steps)
-            offers = offers & (steps != sent_steps)
-        before = self.attended(peers, held.network, faults, nodes, slot)
-        network, delivery = peers.step(before, offers, bits, key)
+            offers = offers & (ending.steps != sent_steps)
+        before = self.attended(peers, held.network, ending)
+        network, delivery = peers.step(before, offers, bits, ending.key)
         new = faults.receives(nodes, slot)[:, None] & (delivery.held != held.brought)
         stamps = jnp.where(new, delivery.held, held.snapshots.held)  # who is away hears nothing
-        seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
+        seen, links = self.sent(held, messages, delivery.sends, ending)
         new_ones = (seen, slot + 1, delivery.sends, stamps)
         if held.snapshots.circulation is not None:
             nothing = jnp.full((nodes, nodes), -1, jnp.int32)
@@ -340,7 +320,7 @@ class PeerMedium(SnapshotMedium):
             mixed = self._as_read(problem, mixed, messages)
         traffic = counted(broadcasts(self, problem, delivery.linked, form), delivery, form)
         if sent_steps is not None:
-            sent_steps = jnp.where(delivery.sends, steps, sent_steps)
+            sent_steps = jnp.where(delivery.sends, ending.steps, sent_steps)
         moved = PeerState(network, store, delivery.held, mixed, links, sent_steps)
         return moved, traffic, delivery._replace(held=stamps)
 

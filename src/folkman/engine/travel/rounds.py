@@ -13,9 +13,8 @@ from folkman.checks import require
 from folkman.engine import snapshots
 from folkman.engine.presence import Presence
 from folkman.engine.travel import peers
-from folkman.engine.travel.medium import Axes, Events, Offered, Traffic, mean_model
+from folkman.engine.travel.medium import Axes, Ending, Events, Offered, Traffic, mean_model
 from folkman.engine.travel.peers import PeerState, SnapshotMedium, beside, broadcasts, counted
-from folkman.engine.travel.sending import Senders
 from folkman.keys import Stream, make_key
 from folkman.problem.learnable import Learnable
 from folkman.radio.delivery import RoundNetwork
@@ -69,46 +68,27 @@ class RoundMedium(SnapshotMedium):
         inbox, axes = snapshots.inboxes(held.snapshots, self.weights(held, problem), slot)
         return replace(inbox, heard=held.snapshots.heard), axes
 
-    def exchange(
-        self,
-        held: PeerState,
-        problem: Learnable,
-        faults: Presence,
-        states: State,
-        steps: Array,
-        slot: Array,
-        senders: Senders,
-        key: Array,
-    ) -> tuple[PeerState, Traffic, Events]:
+    def exchange(self, held: PeerState, ending: Ending) -> tuple[PeerState, Traffic, Events]:
         """Advance the round."""
-        del steps
-        offered = self.offered(problem, faults, states, slot, key)
-        return self.advanced(held, problem, faults, offered, slot, senders, key)
+        return self.advanced(held, self.offered(ending), ending)
 
     def advanced(
-        self,
-        held: PeerState,
-        problem: Learnable,
-        faults: Presence,
-        offered: Offered,
-        slot: Array,
-        senders: Senders,
-        key: Array,
+        self, held: PeerState, offered: Offered, ending: Ending
     ) -> tuple[PeerState, Traffic, Events]:
         """Advance the round in which nodes offer this."""
         messages, offers, form, bits, present = offered
         mixing = self.travel.mixing
         waits = mixing is None or mixing.waits
-        wanted = beside(mixing, problem.num_nodes, held.rounds) if waits else None
+        wanted = beside(mixing, ending.nodes, held.rounds) if waits else None
         air = self.air()
-        before = self.attended(air, held.network, faults, problem.num_nodes, slot)
-        network, delivery = air.step(before, offers, wanted, bits, key)
-        seen, links = self.sent(held, problem, messages, delivery.sends, slot, senders)
+        before = self.attended(air, held.network, ending)
+        network, delivery = air.step(before, offers, wanted, bits, ending.key)
+        seen, links = self.sent(held, messages, delivery.sends, ending)
         store = snapshots.put(
-            held.snapshots, seen, slot + 1, delivery.sends, delivery.held, present
+            held.snapshots, seen, ending.slot + 1, delivery.sends, delivery.held, present
         )
         traffic = counted(
-            broadcasts(self, problem, delivery.linked, form, held.rounds), delivery, form
+            broadcasts(self, ending.problem, delivery.linked, form, held.rounds), delivery, form
         )
         rounds = held.rounds
         if rounds is not None:

@@ -12,8 +12,8 @@ from folkman.algorithm.base import Algorithm, State
 from folkman.algorithm.pieces.one_node import serve
 from folkman.algorithm.travel import Server, Star
 from folkman.engine.learner import FinalParameters, Learner, Vector, World
-from folkman.engine.presence import Presence
 from folkman.engine.travel.medium import (
+    Ending,
     Events,
     Traffic,
     View,
@@ -102,34 +102,24 @@ class StarMedium(ServedMedium):
             late=zero - 1,
         )
 
-    def exchange(
-        self,
-        held: StarHeld,
-        problem: Learnable,
-        faults: Presence,
-        states: State,
-        steps: Array,
-        slot: Array,
-        senders: Senders,
-        key: Array,
-    ) -> tuple[StarHeld, Traffic, Events]:
+    def exchange(self, held: StarHeld, ending: Ending) -> tuple[StarHeld, Traffic, Events]:
         """Upload, let the server act, answer: who is answered in slot t computes again in t+1."""
-        del steps
         star, server = self.network.star(), self.server
+        problem, slot, senders = ending.problem, ending.slot, ending.senders
         price, answer_price = self.prices(problem)
-        messages, offers, form, bits, present = self.offered(problem, faults, states, slot, key)
-        up_key, down_key = jax.random.split(key)
+        messages, offers, form, bits, present = self.offered(ending)
+        up_key, down_key = jax.random.split(ending.key)
         way = self.sending(problem)
         messages, memory = way.send(
             held.up_links, messages, way.keys(senders, problem.node, senders.steps)
         )
 
-        before = self.attended(star, held.network, faults, problem.num_nodes, slot)
+        before = self.attended(star, held.network, ending)
         network, upload = star.uplink(before, offers, bits, up_key)
         held = held._replace(**with_uploads(held, messages, upload))
 
         inbox = uploads(held.up, problem.share, upload.arrived, held.up_finite, held.coming)
-        server_key = jax.random.fold_in(key, int(Stream.SERVER))
+        server_key = jax.random.fold_in(ending.key, int(Stream.SERVER))
         state = server.receive(held.server, inbox, server_key)
         began = jnp.where(upload.started, held.versions.held, held.versions.uploaded)
         late = (
