@@ -5,6 +5,7 @@ import ast
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -354,8 +355,10 @@ def test_a_second_reproduction_is_refused_while_the_first_runs(tmp_path):
         end_s = time.monotonic() + 60
         while not (root / "index.json").is_file() and time.monotonic() < end_s:
             time.sleep(0.05)
+        first.send_signal(signal.SIGSTOP)  # it must not end before the second has begun
         second = subprocess.run(command, capture_output=True, text=True, check=False)
     finally:
+        first.send_signal(signal.SIGCONT)
         code = first.wait(180)
 
     assert (code, second.returncode) == (0, 2), (tmp_path / "first.log").read_text()
