@@ -59,25 +59,15 @@ from folkman.algorithm.pieces.network_momentum import (
     stepped,
 )
 from folkman.algorithm.pieces.own_part import (
+    Copies,
+    Kept,
     OwnMemory,
+    OwnPart,
     OwnRule,
     Pace,
-    adaptive_share,
-    check_own,
-    even_progress,
-    first_own,
-    first_pace,
-    is_rule,
-    mean_age,
-    own_at,
     pace_share,
-    predicted_rho,
-    set_back,
-    with_heard,
-    with_slot,
-    with_update,
 )
-from folkman.algorithm.pieces.rules import Rule, combine
+from folkman.algorithm.pieces.rules import Rule
 from folkman.algorithm.pieces.steps import Decay, step_size
 from folkman.arrays import Array, ArrayLike, jnp
 from folkman.checks import require
@@ -114,6 +104,11 @@ class SharingState(NamedTuple):
     pace: Pace | None = None  # None unless the own part is centred
     network: NetworkPace | None = None  # None without momentum of the network
 
+    @property
+    def kept(self) -> Kept:
+        """Return what is kept for the own part."""
+        return Kept(self.own, self.pace)
+
 
 @method
 def async_sharing(
@@ -136,13 +131,14 @@ def async_sharing(
     'async_sharing'
     """
     eta = step_size(step, decay)
-    _check(scaling, max_age, descent, delay_policy, own)
+    part = OwnPart(own, memory)
+    _check(scaling, max_age, descent, delay_policy, part)
     rule.check()
     check_policy(delay_policy, smoothness)
-    check_own(own, memory, rule.rule)
-    _check_network(network_momentum, descent.momentum, delay_policy, own)
-    predicts, adapts = (is_rule(own, name) for name in ("predicted", "adaptive"))
-    notes_point = estimates(delay_policy, smoothness) or (predicts and smoothness is None)
+    part.check(rule)
+    _check_network(network_momentum, descent.momentum, delay_policy, part)
+    predicts = part.is_rule("predicted") and smoothness is None
+    notes_point = estimates(delay_policy, smoothness) or predicts
 
     def init(params: Array, place: Place) -> SharingState:
         return SharingState(
@@ -151,53 +147,31 @@ def async_sharing(
             num_nodes=jnp.asarray(place.num_nodes, jnp.int32),
             memory=first_memory(delay_policy, smoothness, params, notes=notes_point),
             work=Work(params, begun=jnp.asarray(False)) if notes_point else None,
-            own=first_own(own, memory, params),
-            pace=first_pace(params) if adapts or is_rule(own, "centred") else None,
             network=first_network_pace(params) if network_momentum else None,
+            **part.first(params)._asdict(),
         )
 
-    weights = partial(_weights, max_age=max_age)
+    copies_of = partial(_copies, max_age=max_age)
 
     def factor(state: SharingState, inbox: Inbox) -> ArrayLike:
         """Return c_i."""
         return {"local": inbox.own_weight, "theorem": 1.0, "figure": state.num_nodes}[scaling]
 
-    def share(state: SharingState, inbox: Inbox) -> Array:
-        """Return rho_i, the share of the own progress in v_i."""
-        copies, own_weight = weights(inbox)
-        if state.own is None:
-            return own_weight
-        if adapts:
-            return adaptive_share(state.own.rho, own_weight)
-        if not predicts:
-            return state.own.rho
+    def reach(state: SharingState, inbox: Inbox) -> Array:
+        """Return eta c_i L."""
         dtype = state.params.dtype
-        eta_t = eta(state.updates, dtype) * jnp.asarray(factor(state, inbox), dtype)
-        return predicted_rho(eta_t, state.memory.smoothness, mean_age(inbox, copies))
+        taken = eta(state.updates, dtype) * jnp.asarray(factor(state, inbox), dtype)
+        return taken * state.memory.smoothness
 
     def aggregate(state: SharingState, inbox: Inbox) -> Array:
-        copies, own_weight = weights(inbox)
-        if state.own is None:  # [1, eq. (9)], its own part set back where it is centred
-            own_part = state.params
-            if state.pace is not None:
-                own_part = set_back(state.pace, own_part, mean_age(inbox, copies))
-            return combine(rule, inbox, copies, own=own_part, own_weight=own_weight)
-        back = mean_age(inbox, copies)
-        then = own_at(state.own.past, back)
-        coherent = combine(rule, inbox, copies, own=then, own_weight=own_weight)
-        point = coherent + share(state, inbox) * (state.params - then)
-        if state.pace is None:
-            return point
-        return point - pace_share(state.own, own_weight) * even_progress(state.pace, back)
+        """Return v_i, [1, eq. (9)]."""
+        known = partial(reach, state, inbox)
+        return part.aggregate(state.kept, state.params, copies_of(inbox), rule, known)
 
     def heard(state: SharingState, inbox: Inbox) -> SharingState:
         """Return the state in the coming slot: what the own part remembers."""
-        if state.own is not None:
-            state = state._replace(own=with_heard(state.own, inbox, adaptive=adapts))
-        if state.pace is not None:
-            age = mean_age(inbox, weights(inbox)[0])
-            state = state._replace(pace=with_slot(state.pace, state.params, age))
-        return state
+        kept = part.heard(state.kept, state.params, copies_of(inbox))
+        return state._replace(**kept._asdict())
 
     def receive(state: SharingState, inbox: Inbox) -> SharingState:
         """Note where the next gradient is taken: what comes while it is in work is not in it."""
@@ -207,42 +181,44 @@ def async_sharing(
         point = jnp.where(state.work.begun, state.work.point, aggregate(state, inbox))
         return state._replace(work=Work(point, begun=jnp.asarray(True)))
 
-    def looked(state: SharingState, inbox: Inbox, grad: Array) -> NetworkPace:
-        """Return what is known of the network's pace after a gradient."""
-        age = mean_age(inbox, weights(inbox)[0])
-        memory = state.network
-        assert memory is not None  # noqa: S101 - asked where there is one
-        return seen(memory, aggregate(state, inbox), grad, age, state.updates)
+    def under_delay(state: SharingState, inbox: Inbox, grad: Array) -> tuple[Array, DelayMemory]:
+        """Return eta for copies of these ages, and what the policy remembers."""
+        copies = copies_of(inbox)
+        looks = delay_policy == "stable"
+        return step_under_delay(
+            state.memory,
+            delay_policy,
+            eta=eta(state.updates, grad.dtype),
+            delay=copies.oldest,
+            mean_delay=copies.age if looks else None,
+            num_nodes=state.num_nodes,
+            point=state.params if state.work is None else state.work.point,
+            grad=grad,
+            scale=factor(state, inbox),
+            rho=part.rho(state.kept, copies, partial(reach, state, inbox)) if looks else 0.0,
+            set_back=pace_share(state.kept, copies),
+        )
 
     def update(
         state: SharingState, inbox: Inbox, loss: Array, grad: Array, key: Array
     ) -> SharingState:
         del loss, key
-        scale = factor(state, inbox)
-        eta_t, delays = step_under_delay(
-            state.memory,
-            delay_policy,
-            eta=eta(state.updates, grad.dtype),
-            delay=_oldest_copy(inbox, weights(inbox)[0]),
-            mean_delay=mean_age(inbox, weights(inbox)[0]) if delay_policy == "stable" else None,
-            num_nodes=state.num_nodes,
-            point=state.params if state.work is None else state.work.point,
-            grad=grad,
-            scale=scale,
-            rho=share(state, inbox) if delay_policy == "stable" else 0.0,
-            set_back=None if state.pace is None else pace_share(state.own, weights(inbox)[1]),
-        )
-        network = None if state.network is None else looked(state, inbox, grad)
-        taken = eta_t * jnp.asarray(scale, grad.dtype)
+        eta_t, memory = under_delay(state, inbox, grad)
+        network = state.network
+        if network is not None:
+            age, point = copies_of(inbox).age, aggregate(state, inbox)
+            network = seen(network, point, grad, age, state.updates)
+        taken = eta_t * jnp.asarray(factor(state, inbox), grad.dtype)
         moved = stepped(state.params, taken, grad, network, network_momentum)  # [1, eq. (10)]
         params = moved if projection is None else projection(moved, eta_t)  # [1, eq. (13)]
+        updates = state.updates + 1
         return state._replace(
             params=params,
-            updates=state.updates + 1,
-            memory=delays,
+            updates=updates,
+            memory=memory,
             work=None if state.work is None else state.work._replace(begun=jnp.asarray(False)),
-            own=None if state.own is None else with_update(state.own, params, state.updates + 1),
             network=network,
+            **part.updated(state.kept, params, updates)._asdict(),
         )
 
     def deployed(state: SharingState, inbox: Inbox) -> Array:
@@ -263,23 +239,17 @@ def async_sharing(
     return descent.of(built)
 
 
-def _weights(inbox: Inbox, max_age: int | None) -> tuple[Array | None, Array]:
-    """Return the weights of the copies, None for those of the inbox, and the own weight."""
+def _copies(inbox: Inbox, max_age: int | None) -> Copies:
+    """Return the copies of a node as they count: not those that are too old."""
     if max_age is None:
-        return None, inbox.own_weight
+        return Copies(inbox, None, inbox.own_weight)
     kept = jnp.where(inbox.age <= max_age, inbox.weight, 0.0)
     total = inbox.own_weight + jnp.sum(kept)
-    return kept / total, inbox.own_weight / total
-
-
-def _oldest_copy(inbox: Inbox, copies: Array | None) -> Array:
-    """Return the age of the oldest copy that counts."""
-    counts = (inbox.weight if copies is None else copies) > 0
-    return jnp.max(jnp.where(counts, inbox.age, 0), initial=0)
+    return Copies(inbox, kept / total, inbox.own_weight / total)
 
 
 def _check(
-    scaling: str, max_age: int | None, descent: Descent, delay_policy: DelayPolicy, own: OwnRule
+    scaling: str, max_age: int | None, descent: Descent, delay_policy: DelayPolicy, part: OwnPart
 ) -> None:
     """Refuse options that are not there, or do not go together."""
     require(
@@ -296,20 +266,21 @@ def _check(
         f"and clip_norm; got {delay_policy!r}",
     )
     require(
-        descent.momentum == 0 or not is_rule(own, "predicted"),
+        descent.momentum == 0 or not part.is_rule("predicted"),
         "own = 'predicted' is for steps without momentum, whose stable steps are others; "
         "take own = 'measured' or a number",
     )
 
 
 def _check_network(
-    network_momentum: float, momentum: float, delay_policy: DelayPolicy, own: OwnRule
+    network_momentum: float, momentum: float, delay_policy: DelayPolicy, part: OwnPart
 ) -> None:
     """Refuse a momentum of the network that there is not, or that does not go with the rest."""
     check_network_momentum(network_momentum)
-    alone = momentum == 0 and delay_policy == "none" and not is_rule(own, "predicted")
+    alone = momentum == 0 and delay_policy == "none" and not part.is_rule("predicted")
     require(
         network_momentum == 0 or alone,
         "network_momentum goes without momentum, without a delay_policy and without own = "
-        f"'predicted', got momentum = {momentum}, delay_policy = {delay_policy!r}, own = {own!r}",
+        f"'predicted', got momentum = {momentum}, delay_policy = {delay_policy!r}, "
+        f"own = {part.own!r}",
     )

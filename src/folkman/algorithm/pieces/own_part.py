@@ -70,16 +70,16 @@ model as its whole past.
     IoT Networks. IEEE IoT Journal, 2024.
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 from folkman.algorithm.base import Inbox
 from folkman.algorithm.method import Number
+from folkman.algorithm.pieces.rules import Rule, combine
 from folkman.arrays import Array, Float, Int, jax, jnp
 from folkman.checks import require, within
 
-__all__ = ["OwnMemory", "OwnRule", "check_own", "first_own", "is_rule", "mean_age"]
-__all__ += ["adaptive_share", "own_at", "pace_share", "predicted_rho", "with_heard"]
-__all__ += ["Pace", "even_progress", "first_pace", "set_back", "with_slot", "with_update"]
+__all__ = ["LONG", "Copies", "Kept", "OwnMemory", "OwnPart", "OwnRule", "Pace"]
 
 OwnRule: TypeAlias = (
     Literal["newest", "aligned", "predicted", "measured", "centred", "adaptive"] | Number
@@ -129,43 +129,143 @@ class OwnMemory(NamedTuple):
     rho: Float[Array, ""]
 
 
-def is_rule(own: OwnRule, *names: str) -> bool:
-    """Tell whether an own part is one of these; a number may be traced, and is none."""
-    return isinstance(own, str) and own in names
+class Pace(NamedTuple):
+    """How a node moves in the mean."""
+
+    before: Float[Array, " d"]  # its parameters in the slot before
+    pace: Float[Array, " d"]  # m_i, for a slot
 
 
-def check_own(own: OwnRule, memory: int, rule: str) -> None:
-    """Refuse an own part that does not exist."""
-    named = isinstance(own, str)
-    require(
-        own in NAMES if named else within(own, 0, 1),
-        f"own must be one of {', '.join(NAMES)}, or a number rho in [0, 1], got {own!r}",
-    )
-    require(
-        memory >= 1, f"memory counts own parameters that are kept, at least 1, got {memory}; try 64"
-    )
-    require(
-        not is_rule(own, *MEASURED) or rule == "mean",
-        f"own = {own!r} looks at the plain sum of all copies, which rule = {rule!r} does not "
-        "trust; give own a number, as 0.5",
-    )
+class Kept(NamedTuple):
+    """What a node keeps for its own part, under the names of its state."""
+
+    own: OwnMemory | None  # None where no own past is looked at
+    pace: Pace | None  # None unless the own part is centred
 
 
-def first_own(own: OwnRule, memory: int, params: Array) -> OwnMemory | None:
-    """Return the memory before the first slot; none where no past is looked at."""
-    if is_rule(own, "newest", "centred"):
+class Copies(NamedTuple):
+    """The copies that a node holds of the others, as they count."""
+
+    inbox: Inbox
+    weights: Float[Array, " nbr"] | None  # None: those of the inbox
+    own_weight: Float[Array, ""]  # alpha_i
+
+    @property
+    def age(self) -> Int[Array, ""]:
+        """Return abar_i, their mean age."""
+        return mean_age(self.inbox, self.weights)
+
+    @property
+    def oldest(self) -> Int[Array, ""]:
+        """Return the age of the oldest one that counts."""
+        counts = (self.inbox.weight if self.weights is None else self.weights) > 0
+        return jnp.max(jnp.where(counts, self.inbox.age, 0), initial=0)
+
+    def beside(self, own: Float[Array, " d"], rule: Rule) -> Float[Array, " d"]:
+        """Put them and an own part together."""
+        return combine(rule, self.inbox, self.weights, own=own, own_weight=self.own_weight)
+
+
+class OwnPart(NamedTuple):
+    """Which own part enters the aggregate, and of how many own parameters the past is kept."""
+
+    own: OwnRule = "newest"
+    memory: int = 64
+
+    def is_rule(self, *names: str) -> bool:
+        """Tell whether it is one of these; a number may be traced, and is none."""
+        return isinstance(self.own, str) and self.own in names
+
+    def check(self, rule: Rule) -> None:
+        """Refuse an own part that does not exist, or does not go with the rule."""
+        own, memory = self
+        named = isinstance(own, str)
+        require(
+            own in NAMES if named else within(own, 0, 1),
+            f"own must be one of {', '.join(NAMES)}, or a number rho in [0, 1], got {own!r}",
+        )
+        require(
+            memory >= 1,
+            f"memory counts own parameters that are kept, at least 1, got {memory}; try 64",
+        )
+        require(
+            not self.is_rule(*MEASURED) or rule.rule == "mean",
+            f"own = {own!r} looks at the plain sum of all copies, which rule = {rule.rule!r} does "
+            "not trust; give own a number, as 0.5",
+        )
+
+    def first(self, params: Float[Array, " d"]) -> Kept:
+        """Return what is kept before the first slot."""
+        centred = self.is_rule("centred", "adaptive")
+        pace = Pace(params, jnp.zeros_like(params)) if centred else None
+        return Kept(None if self.is_rule("newest", "centred") else self._past(params), pace)
+
+    def _past(self, params: Array) -> OwnMemory:
+        past = OwnPast(
+            params=jnp.broadcast_to(params[None], (self.memory, *params.shape)),
+            formed=jnp.zeros(self.memory, jnp.int32),
+            clock=jnp.full((), -1, jnp.int32),
+        )
+        zero = jnp.zeros((), params.dtype)
+        none = jnp.zeros_like(params)
+        measures = self.is_rule(*MEASURED)
+        likeness = Likeness(none, none, jnp.zeros((), jnp.int32), zero, zero) if measures else None
+        rho = START if measures else 0.0 if isinstance(self.own, str) else self.own
+        return OwnMemory(past, likeness, jnp.asarray(rho, params.dtype))
+
+    def heard(self, kept: Kept, params: Float[Array, " d"], copies: Copies) -> Kept:
+        """Return what is kept in the coming slot, in which the node holds these copies."""
+        own, pace = kept
+        if own is not None:
+            own = _with_heard(own, copies.inbox, adaptive=self.is_rule("adaptive"))
+        if pace is not None:
+            pace = _with_slot(pace, params, copies.age)
+        return Kept(own, pace)
+
+    def rho(self, kept: Kept, copies: Copies, reach: Callable[[], Array]) -> Float[Array, ""]:
+        """Return rho_i; `reach` says eta c_i L, for which `predicted` asks."""
+        if kept.own is None:
+            return copies.own_weight
+        if self.is_rule("adaptive"):
+            h = jnp.maximum(0.5, copies.own_weight)
+            return copies.own_weight + (h - copies.own_weight) * kept.own.rho
+        if self.is_rule("predicted"):
+            return _predicted(reach(), copies.age)
+        return kept.own.rho
+
+    def aggregate(
+        self,
+        kept: Kept,
+        params: Float[Array, " d"],
+        copies: Copies,
+        rule: Rule,
+        reach: Callable[[], Array],
+    ) -> Float[Array, " d"]:
+        """Return v_i."""
+        own, pace = kept
+        if own is None:
+            return copies.beside(params if pace is None else _set_back(pace, params, copies), rule)
+        back = copies.age
+        then = _own_at(own.past, back)
+        coherent = copies.beside(then, rule)
+        point = coherent + self.rho(kept, copies, reach) * (params - then)
+        share = pace_share(kept, copies)
+        if pace is None or share is None:
+            return point
+        return point - share * _even_progress(pace, back)
+
+    def updated(self, kept: Kept, params: Float[Array, " d"], updates: Array) -> Kept:
+        """Return what is kept after update number `updates`, from 1, has made these parameters."""
+        if kept.own is None:
+            return kept
+        return kept._replace(own=_with_update(kept.own, params, updates))
+
+
+def pace_share(kept: Kept, copies: Copies) -> Float[Array, ""] | None:
+    """Return the share of the mean pace by which the own part is set back; None where by none."""
+    if kept.pace is None:
         return None
-    past = OwnPast(
-        params=jnp.broadcast_to(params[None], (memory, *params.shape)),
-        formed=jnp.zeros(memory, jnp.int32),
-        clock=jnp.full((), -1, jnp.int32),
-    )
-    zero = jnp.zeros((), params.dtype)
-    none = jnp.zeros_like(params)
-    measures = is_rule(own, *MEASURED)
-    likeness = Likeness(none, none, jnp.zeros((), jnp.int32), zero, zero) if measures else None
-    rho = START if measures else 0.0 if isinstance(own, str) else own
-    return OwnMemory(past, likeness, jnp.asarray(rho, params.dtype))
+    return copies.own_weight if kept.own is None else (1.0 - kept.own.rho) * copies.own_weight
 
 
 def mean_age(inbox: Inbox, weights: Array | None) -> Int[Array, ""]:
@@ -177,7 +277,7 @@ def mean_age(inbox: Inbox, weights: Array | None) -> Int[Array, ""]:
     return jnp.floor(mean + 0.499).astype(jnp.int32)
 
 
-def own_at(past: OwnPast, back: Int[Array, ""]) -> Float[Array, " d"]:
+def _own_at(past: OwnPast, back: Int[Array, ""]) -> Float[Array, " d"]:
     """Return w_i(t - back), or the oldest that is kept."""
     return past.params[_row(past, back)]
 
@@ -189,7 +289,7 @@ def _row(past: OwnPast, back: Array) -> Array:
     return jnp.where(jnp.max(since) < 0, jnp.argmin(past.formed), jnp.argmax(since))
 
 
-def with_update(memory: OwnMemory, params: Array, updates: Array) -> OwnMemory:
+def _with_update(memory: OwnMemory, params: Array, updates: Array) -> OwnMemory:
     """Return the memory with what the update of this slot, number `updates` from 1, has made."""
     past = memory.past
     place = jnp.mod(updates, len(past.formed))
@@ -200,7 +300,7 @@ def with_update(memory: OwnMemory, params: Array, updates: Array) -> OwnMemory:
     return memory._replace(past=newer)
 
 
-def with_heard(memory: OwnMemory, inbox: Inbox, *, adaptive: bool = False) -> OwnMemory:
+def _with_heard(memory: OwnMemory, inbox: Inbox, *, adaptive: bool = False) -> OwnMemory:
     """Return the memory in the coming slot, with what has arrived for it."""
     past = memory.past._replace(clock=memory.past.clock + 1)
     if memory.likeness is None:
@@ -209,16 +309,6 @@ def with_heard(memory: OwnMemory, inbox: Inbox, *, adaptive: bool = False) -> Ow
     rho = jnp.maximum(LEAST + (MOST - LEAST) * alike, inbox.own_weight)
     found = jnp.where(known, alike if adaptive else rho, START)
     return OwnMemory(past, likeness, found.astype(memory.rho.dtype))
-
-
-def adaptive_share(alike: Array, own_weight: Array) -> Array:
-    """Return rho_i of `adaptive`."""
-    return own_weight + (jnp.maximum(0.5, own_weight) - own_weight) * alike
-
-
-def pace_share(own: OwnMemory | None, own_weight: Array) -> Array:
-    """Return the share of the mean pace that `centred`, without a past, and `adaptive` go back."""
-    return own_weight if own is None else (1.0 - own.rho) * own_weight
 
 
 def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Array, Array]:
@@ -245,36 +335,24 @@ def _compared(seen: Likeness, past: OwnPast, inbox: Inbox) -> tuple[Likeness, Ar
     return kept, alike, known
 
 
-def predicted_rho(step: Array, smoothness: Array, age: Array) -> Array:
+def _predicted(reach: Array, age: Array) -> Array:
     """Return the least rho for which eta c_i is at most MARGIN of the stable step."""
     from folkman.algorithm.pieces.stable_steps import least_rho  # here: other rules never ask
 
-    return least_rho(step * smoothness / MARGIN, age.astype(step.dtype))
+    return least_rho(reach / MARGIN, age.astype(reach.dtype))
 
 
-class Pace(NamedTuple):
-    """How a node moves in the mean."""
-
-    before: Float[Array, " d"]  # its parameters in the slot before
-    pace: Float[Array, " d"]  # m_i, for a slot
-
-
-def first_pace(params: Float[Array, " d"]) -> Pace:
-    """Return the pace before the first slot: none."""
-    return Pace(params, jnp.zeros_like(params))
-
-
-def with_slot(memory: Pace, params: Float[Array, " d"], age: Int[Array, ""]) -> Pace:
+def _with_slot(memory: Pace, params: Float[Array, " d"], age: Int[Array, ""]) -> Pace:
     """Return the pace in the coming slot, in which the copies have the mean age `age`."""
     part = 1.0 / (1.0 + LONG * age.astype(params.dtype))
     return Pace(params, memory.pace + part * (params - memory.before - memory.pace))
 
 
-def even_progress(memory: Pace, age: Int[Array, ""]) -> Float[Array, " d"]:
+def _even_progress(memory: Pace, age: Int[Array, ""]) -> Float[Array, " d"]:
     """Return abar_i m_i, what the node makes in so many slots in the mean."""
     return age.astype(memory.pace.dtype) * memory.pace
 
 
-def set_back(memory: Pace, params: Float[Array, " d"], age: Int[Array, ""]) -> Float[Array, " d"]:
+def _set_back(memory: Pace, params: Float[Array, " d"], copies: Copies) -> Float[Array, " d"]:
     """Return w_i(t) - abar_i m_i."""
-    return params - even_progress(memory, age)
+    return params - _even_progress(memory, copies.age)
