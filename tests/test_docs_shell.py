@@ -162,6 +162,12 @@ def before(tmp_path_factory):
         x_train=rng.normal(size=(60, 4)).astype(np.float32),
         y_train=rng.integers(0, 3, 60),
     )
+    np.savez(
+        place / "machines.npz",
+        x_train=rng.normal(size=(18, 50, 3)).astype(np.float32),
+        y_train=rng.integers(0, 2, 18),
+        group=np.repeat(np.arange(3), 6),
+    )
     rows = np.column_stack([rng.normal(size=(60, 2)), rng.integers(0, 3, 60)])
     np.savetxt(place / "mine.csv", rows, "%.6g", ",", header="a,b,kind", comments="")
     own = {"x": ["to be or"] * 10, "y": ["n"] * 10}
@@ -187,7 +193,7 @@ TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
     "fleet.md": ("mine.toml",),
-    "tutorials/own-data.md": ("mine.npz", "mine.csv", "lines.json"),
+    "tutorials/own-data.md": ("mine.npz", "machines.npz", "mine.csv", "lines.json"),
     "tutorials/own-radio.md": ("links.csv",),
     "tutorials/own-traces.md": ("capacity.csv", "there.csv"),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),

@@ -142,7 +142,7 @@ MORE = {
     "a partition that data do not give": (settings("partition.name=given"), "another partition"),
     "devices that data do not name": (
         settings("partition.name=by_device"),
-        "by_device: expected data that names its nodes",
+        "by_device: expected data that say which device",
     ),
     "a watch that was not fetched": (
         settings("data.name=smartwatch", "data.folder=no"),

@@ -123,7 +123,7 @@ def test_a_wrong_number_of_nodes_names_the_devices_that_are_there(small):
 
     with pytest.raises(ValueError, match=r"each of the 3 devices .* got 5 nodes; set nodes = 3"):
         partition.split("by_device", found.y_train, 5, group=found.group)
-    with pytest.raises(ValueError, match="by_device: expected data that names its nodes"):
+    with pytest.raises(ValueError, match="by_device: expected data that say which device"):
         partition.split("by_device", found.y_train, 3)
 
 

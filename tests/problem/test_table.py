@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import folkman as fm
+from folkman.problem.partition import split
 from folkman.problem.table import read_table
 from shell import folkman, undrawn
 
@@ -48,6 +49,38 @@ def test_a_table_holds_what_numpy_reads(tmp_path, names, at, options):
     assert (found.name, found.num_classes) == ("mine", 3)
     assert found.x_train.dtype == np.float32
     assert found.y_train.dtype == np.int32
+
+
+@pytest.mark.parametrize("file", ["mine.csv", "mine.npz"])
+def test_a_file_says_which_device_each_sample_came_from(tmp_path, file):
+    """Wherever a sample ends up, its device goes with it; `by_device` then parts the samples."""
+    device = np.arange(40) % 5
+    if file == "mine.csv":
+        rows = np.column_stack([X, Y, device])
+        names = "a,b,c,d,kind,machine"
+        np.savetxt(tmp_path / file, rows, "%.9g", ",", header=names, comments="")
+        options = {"label": "kind", "group": "machine"}
+    else:
+        np.savez(tmp_path / file, x=X, y=Y, group=device)
+        options = {}
+
+    found = fm.load(file[-3:], path=tmp_path / file, **options)
+
+    of_sample = {tuple(x): (y, at) for x, y, at in zip(X, Y, device, strict=True)}
+    learned = zip(found.x_train, found.y_train, found.group, strict=True)
+    assert [(y, at) for _, y, at in learned] == [of_sample[tuple(x)] for x in found.x_train]
+    parts = split("by_device", found.y_train, 5, group=found.group)
+    assert [set(found.group[part]) for part in parts] == [{node} for node in range(5)]
+
+
+def test_train_and_test_arrays_keep_the_devices_of_the_training_samples(tmp_path):
+    given = {"x_train": X, "y_train": Y, "x_test": X[:3], "y_test": Y[:3]}
+    np.savez(tmp_path / "mine.npz", **given, group=np.arange(40) % 4)
+    np.savez(tmp_path / "short.npz", **given, group=np.arange(39) % 4)
+
+    assert fm.load("npz", path=tmp_path / "mine.npz").group.tolist() == [*range(4)] * 10
+    with pytest.raises(ValueError, match=r"short.npz: expected group to be a vector of 40 whole"):
+        fm.load("npz", path=tmp_path / "short.npz")
 
 
 @pytest.mark.parametrize(("share", "held"), [(0.2, 8), (0.25, 10), (0.001, 1), (0.999, 39)])
@@ -119,6 +152,10 @@ BAD = {
     "semicolons": ("1;0\n2;1\n", {}, r"line 2, column 1: expected a number, got '2;1'"),
     "an unknown label": ("a,kind\n1,0\n", {"label": "kid"}, "no column 'kid'; did you mean 'kind'"),
     "a label without names": ("1,0\n2,1\n", {"label": "kind"}, "add the names, or leave label out"),
+    "an unknown group": ("a,b,y\n1,0,0\n", {"group": "c"}, "no column 'c'; known: a, b, y"),
+    "half a device": ("a,b,y\n1,.5,0\n2,1,1\n", {"group": "b"}, "line 2, column 2: .* device"),
+    "a group for a label": ("a,b,y\n1,0,0\n", {"group": "y", "label": "y"}, "two columns"),
+    "a group without names": ("1,0\n2,1\n", {"group": "y"}, "or leave group out$"),
     "all held out": ("1,0\n2,1\n", {"test_share": 1.0}, r"test_share in \(0, 1\), got 1.0"),
     "no scale": ("1,0\n2,1\n", {"scale": "big"}, "expected a scale of none or standard"),
 }
@@ -131,6 +168,14 @@ def test_a_bad_table_is_refused_with_its_line_and_a_remedy(tmp_path, text, optio
 
     with pytest.raises(ValueError, match=complaint):
         fm.load("csv", path=path, **options)
+
+
+def test_a_folder_of_tables_is_said_to_be_one(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("1,0\n2,1\n")
+
+    with pytest.raises(FileNotFoundError, match="is a folder of 2 of them; name one, or join them"):
+        fm.load("csv", path=tmp_path)
 
 
 def test_a_table_in_another_encoding_is_refused(tmp_path):

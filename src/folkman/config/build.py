@@ -17,13 +17,12 @@ from folkman.algorithm import ALGORITHMS
 from folkman.algorithm.base import Algorithm
 from folkman.algorithm.method import numbers_of
 from folkman.arithmetic import chosen
-from folkman.checks import require
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, OWN, Comparison
 from folkman.config.plugins import title
 from folkman.problem.data import DataSet, shorten
 from folkman.problem.learnable import Learnable
-from folkman.problem.partition import Parts, take
+from folkman.problem.partition import Parts, check_group, take
 from folkman.radio.delivery import Network, check_horizon
 from folkman.record.json_file import Json
 
@@ -55,10 +54,8 @@ def _of_samples(samples: DataSet) -> Json:
 def _deal(tables: Comparison, samples: DataSet, seed: int) -> Parts:
     """Return which samples each node holds, before they are thinned."""
     choice, name = CHOICES["partition"], tables.partition["name"]
-    require(
-        samples.group is not None or "group" not in choice.needs(name),
-        f"{title(name)}: expected data that names its nodes, got no group; use another partition",
-    )
+    if "group" in choice.needs(name):
+        check_group(title(name), samples.group)
     given = {"labels": samples.y_train, "group": samples.group, **_of_samples(samples)}
     return choice.build(tables.partition, **given, **_always(tables, seed))
 

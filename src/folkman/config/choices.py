@@ -43,8 +43,10 @@ class Choice(NamedTuple):
         """Return the table with every default filled in, or raise `ConfigError`."""
         where = where or self.table
         if not isinstance(raw, dict) or "name" not in raw:
+            write = f'write {where}.name = "{raw}"; ' if isinstance(raw, str) else ""
             raise ConfigError(
-                f"[{where}] must be a table with a name, got {raw!r}; {nearest('', self.builders)}"
+                f"[{where}] must be a table with a name, got {raw!r}; {write}"
+                f"{nearest('', self.builders)}"
             )
         name = raw["name"]
         try:

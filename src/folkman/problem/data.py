@@ -409,7 +409,8 @@ def npz(path: Path | str, *, regression: bool = False) -> DataSet:
 
     Values are taken as they are (no scaling). Without test arrays the last fifth of a fixed
     permutation is held out. Labels are integers 0..C-1; `regression` takes y as float targets
-    instead.
+    instead. An array `group`, a whole number for each sample of x or x_train, says which device it
+    came from: the partition `by_device` goes by it.
     """
     return of_arrays(read_npz(Path(path)), str(path), regression=regression)
 
@@ -429,7 +430,13 @@ def of_arrays(
     pairs = [
         _samples(arrays, path, keys[i], keys[i + 1], regression) for i in range(0, len(keys), 2)
     ]
-    (x, y), (x_test, y_test) = pairs if len(pairs) == 2 else _hold_out(*pairs[0], path, test_share)
+    group = _group(arrays, path, len(pairs[0][0]))
+    if len(pairs) == 1:
+        learned, held = _hold_out(len(pairs[0][0]), path, test_share)
+        x, y = pairs[0]
+        pairs = [(x[learned], y[learned]), (x[held], y[held])]
+        group = None if group is None else group[learned]
+    (x, y), (x_test, y_test) = pairs
     came = f"x {x.shape[1:]} and {x_test.shape[1:]}, y {y.shape[1:]} and {y_test.shape[1:]}"
     alike = x.shape[1:] == x_test.shape[1:] and y.shape[1:] == y_test.shape[1:]
     require(
@@ -439,7 +446,20 @@ def of_arrays(
     num_classes = 0 if regression else _count_classes(np.concatenate([y, y_test]), path)
     if not regression:
         y, y_test = y.astype(np.int32), y_test.astype(np.int32)
-    return DataSet(Path(path).stem, x, y, x_test, y_test, num_classes)
+    return DataSet(Path(path).stem, x, y, x_test, y_test, num_classes, group)
+
+
+def _group(arrays: Mapping[str, NDArray], path: str, samples: int) -> NDArray[np.int64] | None:
+    """Return which device each training sample came from, if the file says so."""
+    if "group" not in arrays:
+        return None
+    group = arrays["group"]
+    require(
+        group.shape == (samples,) and group.dtype.kind in "iu",
+        f"{path}: expected group to be a vector of {samples} whole numbers, the device of each "
+        f"training sample, got {group.dtype} {group.shape}; store one number for each sample",
+    )
+    return group.astype(np.int64)
 
 
 def _samples(
@@ -474,16 +494,19 @@ def _finite(array: NDArray, origin: str, key: str) -> NDArray[np.float32]:
     return values
 
 
-def _hold_out(x: NDArray, y: NDArray, origin: str, share: float) -> list[tuple[NDArray, NDArray]]:
+def _hold_out(
+    samples: int, origin: str, share: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return which samples are learned from and which are held out, of a fixed permutation."""
     require(0 < share < 1, f"{origin}: expected test_share in (0, 1), got {share}; correct it")
     require(
-        len(x) > 1, f"{origin}: expected two samples or more to split, got {len(x)}; add samples"
+        samples > 1, f"{origin}: expected two samples or more to split, got {samples}; add samples"
     )
-    order = np.random.default_rng([0, int(Stream.DATA)]).permutation(len(x))
+    order = np.random.default_rng([0, int(Stream.DATA)]).permutation(samples)
     # a product such as 0.2 * 15 may lie just below its whole number; one sample is left to learn
-    held = min(max(1, int(share * len(x) + 1e-9)), len(x) - 1)
-    cut = len(x) - held
-    return [(x[part], y[part]) for part in (order[:cut], order[cut:])]
+    held = min(max(1, int(share * samples + 1e-9)), samples - 1)
+    cut = samples - held
+    return order[:cut], order[cut:]
 
 
 def _count_classes(labels: NDArray, origin: str) -> int:

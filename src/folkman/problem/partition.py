@@ -37,6 +37,7 @@ from folkman.problem.data import DataSet
 __all__ = [
     "PARTITIONS",
     "by_device",
+    "check_group",
     "check_samples",
     "dirichlet",
     "everything",
@@ -231,12 +232,19 @@ def split(
     """
     builder = pick(PARTITIONS, kind)
     if builder in (given, by_device):
-        require(
-            group is not None,
-            f"{kind}: expected data that names its nodes, got no group; use another partition",
-        )
+        check_group(kind, group)
         labels = np.asarray(group)
     return take(builder(labels, nodes, **options), total=total, per_node=per_node)
+
+
+def check_group(kind: str, group: Labels | None) -> None:
+    """Refuse data that do not say which device each sample came from."""
+    require(
+        group is not None,
+        f"{kind}: expected data that say which device each sample came from, got none that do; add "
+        "an array `group` to an .npz, name a column of a .csv (data.group), let a function of your "
+        "own return a DataSet with group, or use another partition",
+    )
 
 
 def label_counts(

@@ -7,6 +7,7 @@ may be named, and without names the labels of training are the last column.
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -90,6 +91,7 @@ def csv_samples(
     path: Path | str,
     *,
     label: str | None = None,
+    group: str | None = None,
     regression: bool = False,
     test_share: float = 0.2,
     scale: Literal["none", "standard"] = "none",
@@ -97,30 +99,60 @@ def csv_samples(
     """Load the user's own table: a sample per line, one column of labels 0..C-1.
 
     The labels are the column called `label`; by default one called y, label, class or target, else
-    the last one. `regression` takes them as targets. The last `test_share` of a fixed permutation
-    is held out. "standard" scales each feature to mean 0 and standard deviation 1 over the training
-    samples; a constant one becomes 0.
+    the last one. The column called `group` says which device a sample came from, by a whole number:
+    the partition `by_device` goes by it. `regression` takes labels as targets. The last
+    `test_share` of a fixed permutation is held out. "standard" scales each feature to mean 0 and
+    standard deviation 1 over the training samples; a constant one becomes 0.
     """
     require(scale in SCALES, f"expected a scale of {' or '.join(SCALES)}, got {scale!r}; choose")
     file = Path(path)
     if not file.is_file():
-        raise FileNotFoundError(f"expected a .csv file, found none at {path}; correct the path")
+        raise FileNotFoundError(f"expected a .csv file, {_instead(file)}")
     table = read_table(file)
     _check_finite(table, path)
-    column = _label_column(table, label, path)
-    y = table.numbers[:, column]
-    if not regression:
-        broken = np.flatnonzero((y != np.round(y)) | (y < 0))
-        if len(broken):
-            raise ValueError(
-                f"{path}, line {table.lines[broken[0]]}, column {column + 1}: expected a label, a "
-                f"whole number from 0, got {y[broken[0]]:g}; correct it, name the labels' column "
-                "(label), or set regression = true"
-            )
-        y = y.astype(np.int64)
-    arrays = {"x": table.without(column), "y": y}
+    arrays: dict[str, NDArray] = {}
+    columns = list(range(table.numbers.shape[1]))
+    if group is not None:
+        at = _named_column(table, "group", group, path)
+        require(
+            label != group,
+            f"{path}: expected two columns, got {group!r} for label and group; correct one",
+        )
+        arrays["group"] = _whole(table, at, path, "the number of a device, a whole number from 0")
+        columns.remove(at)
+    column = _label_column(table, columns, label, path)
+    columns.remove(column)
+    wanted = "a label, a whole number from 0"
+    cure = "correct it, name the labels' column (label), or set regression = true"
+    y = table.numbers[:, column] if regression else _whole(table, column, path, wanted, cure)
+    arrays |= {"x": table.numbers[:, columns], "y": y}
     found = of_arrays(arrays, str(path), regression=regression, test_share=test_share)
     return found if scale == "none" else _standard(found)
+
+
+def _instead(path: Path) -> str:
+    """Return what is there in the place of a file, and what to do."""
+    files = sorted(path.glob("*.csv")) if path.is_dir() else []
+    if files:
+        return (
+            f"{path} is a folder of {len(files)} of them; name one, or join them by a function of "
+            "your own, one group for each file (docs/tutorials/own-data.md)"
+        )
+    return f"found none at {path}; correct the path"
+
+
+def _whole(
+    table: Table, column: int, path: Path | str, wanted: str, cure: str = "correct it"
+) -> NDArray[np.int64]:
+    """Return a column of whole numbers from 0, or refuse the first that is none."""
+    values = table.numbers[:, column]
+    broken = np.flatnonzero((values != np.round(values)) | (values < 0))
+    if len(broken):
+        raise ValueError(
+            f"{path}, line {table.lines[broken[0]]}, column {column + 1}: expected {wanted}, got "
+            f"{values[broken[0]]:g}; {cure}"
+        )
+    return values.astype(np.int64)
 
 
 def _check_finite(table: Table, path: Path | str) -> None:
@@ -135,23 +167,29 @@ def _check_finite(table: Table, path: Path | str) -> None:
         )
 
 
-def _label_column(table: Table, label: str | None, path: Path | str) -> int:
-    """Return the column of labels; refuse a name that the file lacks."""
-    width = table.numbers.shape[1]
+def _label_column(table: Table, columns: Sequence[int], label: str | None, path: Path | str) -> int:
+    """Return which of these columns has the labels; refuse a name that the file lacks."""
     require(
-        width >= 2,
-        f"{path}: expected features and a column of labels, got {width} column; put a comma "
+        len(columns) >= 2,
+        f"{path}: expected features and a column of labels, got {len(columns)} column; put a comma "
         "between columns",
     )
     if label is None:
-        return width - 1 if table.label is None else table.label
+        usual = table.label
+        return columns[-1] if usual is None or usual not in columns else usual
+    return _named_column(table, "label", label, path)
+
+
+def _named_column(table: Table, option: str, name: str, path: Path | str) -> int:
+    """Return the column of a name; refuse a name that the file lacks."""
+    without = {"label": "; the last column holds labels then", "group": ""}[option]
     require(
         bool(table.names),
-        f"{path}: expected a line of names, for label = {label!r}, got numbers in line "
-        f"{table.lines[0]}; add the names, or leave label out: the last column holds labels then",
+        f"{path}: expected a line of names, for {option} = {name!r}, got numbers in line "
+        f"{table.lines[0]}; add the names, or leave {option} out{without}",
     )
-    require(label in table.names, f"{path} has no column {label!r}; {nearest(label, table.names)}")
-    return table.names.index(label)
+    require(name in table.names, f"{path} has no column {name!r}; {nearest(name, table.names)}")
+    return table.names.index(name)
 
 
 def _standard(found: DataSet) -> DataSet:
