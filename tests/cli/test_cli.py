@@ -3,6 +3,7 @@ full disk."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import shell
+from folkman.cli import COMMANDS, SECTIONS
 
 FAST = [
     "--set",
@@ -250,6 +252,20 @@ def test_the_version_is_told(folkman):
     import folkman as fm
 
     assert folkman("--version") == (0, f"folkman {fm.__version__}\n", "")
+
+
+def test_the_help_has_every_command_once_under_what_it_is_for(tmp_path, monkeypatch):
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(COMMANDS)
+
+    monkeypatch.setenv("COLUMNS", "80")
+    told = shell.folkman("--help", cwd=tmp_path).stdout
+
+    for title, names in SECTIONS.items():
+        own = told.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  ([a-z-]+) ", own, re.MULTILINE) == list(names)
+    assert max(map(len, told.splitlines())) <= 80
+    assert "..." not in told.replace("COMMAND [ARGS]...", "")
 
 
 @pytest.mark.process

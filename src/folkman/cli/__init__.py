@@ -60,6 +60,18 @@ COMMANDS: Builders[None] = Builders(
 )
 """Command -> where it is: a function, or a group of commands."""
 
+SECTIONS = {
+    "Start": ("demo", "init", "doctor", "data", "schema"),
+    "Run and compare": ("run", "sweep", "compare", "tune", "rank"),
+    "Look at it": ("ls", "plot", "report", "dash"),
+    "Use what was learnt": ("predict", "export"),
+    "Look up": ("algorithms", "graphs", "radio", "theory", "cite"),
+    "Repeat a paper": ("reproduce", "audit", "papers"),
+    "Between devices": ("up", "status", "down", "replay", "node", "shards", "certs", "fleet"),
+    "Test the device node": ("simulate-node", "world"),
+}
+"""What a user wants, and the commands for it, in the order of the help."""
+
 WITH_JAX = frozenset(
     ("demo", "run", "sweep", "tune", "rank", "reproduce", "audit", "radio", "up", "replay")
 ) | {"algorithms", "shards", "theory"}
@@ -119,6 +131,17 @@ class LazyGroup(TyperGroup):
         super().__init__(**options)
         self.commands = _Imported(dict.fromkeys(COMMANDS))
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by what they are for."""
+        del ctx
+        width = max(map(len, COMMANDS))
+        for title, names in SECTIONS.items():
+            told = [self.commands[name].get_short_help_str(99) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    list(zip((each.ljust(width) for each in names), told, strict=True))
+                )
+
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -155,6 +178,8 @@ def _before_a_command(
 def main(commands: typer.Typer = app) -> None:
     """Run the commands; an error ends in a sentence and an exit code, never in a traceback."""
     keep_programs()
+    # XLA tells its makers of slow compilations; what concerns a user comes as an exception
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         commands()
     except BrokenPipeError:  # `folkman ls | head`
