@@ -437,6 +437,9 @@ def test_fresh_air_meets_the_drops_of_the_papers_rule(capsys):
     shown = capsys.readouterr().out
     assert "index" in shown
     assert "no schedule of such messages" in shown
+    youngest = min(found.rows, key=lambda row: row["age"]["mean"])
+    assert youngest == sums
+    assert f"youngest copies: index, sum: {sums['age']['mean']:.3g} slots old" in shown
     draw_map(found.picture)
 
 

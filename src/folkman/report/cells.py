@@ -37,8 +37,16 @@ class Picture(Protocol):
     def cell_radius_m(self) -> float: ...
 
 
+LEGEND = (
+    "P(link), P(node): shares of the pairs, and of the nodes, that are scheduled; Gamma_T: slots "
+    "of a transmission; Gamma_W: slots until a pair is scheduled again; age: slots since the "
+    "copies in use were formed; unheard: pairs that never met, so that waits and ages are longer "
+    "(≥)."
+)
+"""What the columns are, below the table."""
+
 PLANNERS = {
-    "epochs": "by epochs",
+    "epochs": "the least wait and transmission by a formula",
     "simulation": "the least mean age of these drops",
 }
 """How a best threshold was found -> what is printed."""
@@ -65,6 +73,9 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
         "W: power of a node's radio, in the mean"
     )
     console.print(table)
+    console.print(LEGEND, highlight=False)
+    if len(shown) > 1:
+        console.print(_youngest(shown), highlight=False)
     how = PLANNERS[survey.planner]
     for allocation, threshold_db in survey.best_thresholds_db.items():
         found = f"best threshold for {allocation} shares, {how}: {threshold_db:.1f} dB"
@@ -75,6 +86,13 @@ def print_survey(survey: Any, *, quiet: bool) -> None:
         console.print(f"{at}, {row['allocation'] or row['message']}: {floor}", highlight=False)
     for note in survey.notes:
         console.print(f"note: {note}", highlight=False)
+
+
+def _youngest(rows: list[Json]) -> str:
+    """Return which row has the youngest copies, as a sentence."""
+    best = min(rows, key=lambda row: row["age"]["mean"])
+    at, name, *_ = _cells(best)
+    return f"youngest copies: {at}, {name}: {best['age']['mean']:.3g} slots old in the mean"
 
 
 def _cells(row: Json) -> list[str]:
