@@ -76,6 +76,17 @@ They make up about nine tenths of the interference. More of them cost more draws
 fewer leave more nodes to be looked at again.
 """
 
+OF_SPACE = (
+    "cell_radius_m",
+    "path_loss_exponent",
+    "bandwidth_hz",
+    "power_dbm",
+    "noise_dbm_per_hz",
+    "interferers_per_cell",
+    "interferer_radius_m",
+)
+"""What places and SINR depend on."""
+
 LEAST_PART = 0.1
 """A node waits rather than start with less than this part of its share (rule `node`)."""
 
@@ -307,6 +318,14 @@ class RadioNetwork(Network):
     def contention_slots(self) -> float:
         """Return the slots of one contention for the band."""
         return self.contention_s / self.slot_s
+
+    @property
+    def in_space(self) -> "RadioNetwork":
+        """Return a radio with the places and the SINR of this one, and all else by default.
+
+        What draws them is then one program, whoever sends when and whatever messages hold.
+        """
+        return RadioNetwork(**{name: getattr(self, name) for name in OF_SPACE})
 
     def open_air(self, num_nodes: int, key: Array) -> Air:
         """Drop the nodes and interferers."""
