@@ -87,6 +87,9 @@ OF_SPACE = (
 )
 """What places and SINR depend on."""
 
+MOST_DB = 300.0
+"""Levels beyond are not physical, and leave no digits in float32."""
+
 LEAST_PART = 0.1
 """A node waits rather than start with less than this part of its share (rule `node`)."""
 
@@ -204,6 +207,11 @@ class RadioNetwork(Network):
             require(
                 isfinite(getattr(self, name)),
                 f"{name} must be a finite number, got {getattr(self, name)}",
+            )
+            require(
+                abs(getattr(self, name)) <= MOST_DB,
+                f"{name} must lie in -{MOST_DB:g} .. {MOST_DB:g}, got {getattr(self, name)}; "
+                "check its unit",
             )
         if not isinstance(self.threshold_db, Array):  # a planner traces it
             require(
