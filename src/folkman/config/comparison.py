@@ -73,6 +73,8 @@ CHOICES: dict[str, Choice] = {choice.table: choice for choice in _CHOICES}
 SINGLE = tuple(kind for kind in CHOICES if kind != "algorithm")
 """Those of which a comparison has one."""
 LONGEST_LABEL = 80
+MOST_SHOWN = 100
+"""Characters of a wrong label that are told."""
 MOST_NODES, MOST_SLOTS, MOST_ROWS = 10**6, 10**9, 2 * 10**6
 """Beyond these nothing is begun: tables of all pairs of nodes, slots that are counted in 32 bits,
 and the rows that one run records."""
@@ -291,7 +293,7 @@ def check_labels(labels: Sequence[str]) -> None:
         if not plain or len(label) > LONGEST_LABEL:
             least = "a letter or digit, no control characters"
             most = f"at most {LONGEST_LABEL} characters"
-            raise ConfigError(f"a label needs {least} and {most}; got {label!r}")
+            raise ConfigError(f"a label needs {least} and {most}; got {label[:MOST_SHOWN]!r}")
         other = names.setdefault(slug(label, 0), label)
         if labels.count(label) > 1 or other != label:
             raise ConfigError(

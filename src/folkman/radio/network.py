@@ -87,6 +87,9 @@ OF_SPACE = (
 )
 """What places and SINR depend on."""
 
+MOST_INTERFERERS = 100_000
+"""Of a band, on average: each has a place, and a gain to every node."""
+
 MOST_DB = 300.0
 """Levels beyond are not physical, and leave no digits in float32."""
 
@@ -259,6 +262,13 @@ class RadioNetwork(Network):
             self.interferer_radius_m > self.cell_radius_m,
             f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got "
             f"{self.interferer_radius_m}",
+        )
+        cells = (self.interferer_radius_m / self.cell_radius_m) ** 2
+        require(
+            self.interferers_per_cell * cells <= MOST_INTERFERERS,
+            f"a band would have {self.interferers_per_cell * cells:.3g} interferers, expected at "
+            f"most {MOST_INTERFERERS}; lower interferers_per_cell or interferer_radius_m, or "
+            "raise cell_radius_m",
         )
 
     @property
