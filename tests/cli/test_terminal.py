@@ -180,7 +180,7 @@ def test_what_a_message_takes_is_told_where_a_network_measured_it():
     unmeasured = [ended("Free", 0, nan), Run("Begun", "Begun", 0)]
 
     assert air_line([*measured, *unmeasured]) == [
-        "a message takes about 32 (Slow), 0.82 (Quick) slots on the air"
+        "a message takes about 32 slots on the air (Slow), 0.82 (Quick)"
     ]
     assert air_line(unmeasured) == []
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -67,7 +68,12 @@ def test_a_radio_that_draws_nothing_is_left_as_it_is():
 
 
 def test_a_radio_in_space_has_the_sinr_of_every_other_with_its_places():
-    other = {"path_loss_exponent": 3.0, "bandwidth_hz": 5e6, "power_dbm": 20.0, "slot_s": 0.1}
+    other: dict[str, Any] = {
+        "path_loss_exponent": 3.0,
+        "bandwidth_hz": 5e6,
+        "power_dbm": 20.0,
+        "slot_s": 0.1,
+    }
     other |= {"noise_dbm_per_hz": -170.0, "interferers_per_cell": 2.0, "thrift": 1.5}
     radio = RadioNetwork(**other, schedule="index", message="sum", interferer_radius_m=4000.0)
     key = make_key(SEED, Stream.FADING)

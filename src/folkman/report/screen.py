@@ -62,7 +62,8 @@ def air_line(runs: Sequence[Run]) -> list[str]:
     if not means:
         return []
     told = [f"{mean:.2g} ({label})" for label, mean in means.items()]
-    return [f"a message takes about {', '.join(told)} slots on the air"]
+    told[0] = told[0].replace(" ", " slots on the air ", 1)
+    return [f"a message takes about {', '.join(told)}"]
 
 
 def _some_alike(runs: Sequence[Run]) -> bool:
