@@ -44,6 +44,11 @@ class Faults(NamedTuple):
                 f"a fault names node {node}, there are nodes 0 .. {num_nodes - 1}",
             )
             later = back is None or back > start
+            last = start if back is None else max(start, back)
+            require(
+                last < NEVER,
+                f"slots of faults must be below {NEVER}, got {last} of node {node}; lower it",
+            )
             require(
                 start >= 0 and later,
                 f"node {node} cannot go away in slot {start} and be back in slot {back}",

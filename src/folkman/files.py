@@ -20,8 +20,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     On any error nothing is left behind.
 
     The file beside it keeps the suffix, for writers that choose the format by it, and has the
-    process's number, since several processes may share a folder.
+    process's number, since several processes may share a folder. A device or a pipe, as
+    /dev/stdout, is written to as it is: a rename would put a file in its place.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    if path.exists() and not path.is_file():
+        write(path)
+        return
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         write(part)

@@ -1,4 +1,4 @@
-"""Wrong inputs, more than 150: a sentence refuses each within seconds, and nothing is left."""
+"""Wrong inputs, two hundred: a sentence refuses each within seconds, and nothing is left."""
 
 import time
 
@@ -259,6 +259,98 @@ MORE = {
 }
 """Those of before in other words, and new ones; files that they name are made below."""
 
+OF_A_TABLE = ("data.name=csv",)
+NEW = {
+    "a mark of UTF-16": (["run", "utf16.toml"], "not text in UTF-8 (byte 0); save it so"),
+    "letters of another code": (["run", "latin.toml"], "not text in UTF-8 (byte 9)"),
+    "a zero byte": (["run", "zero.toml"], "at line 1, column 10"),
+    "brackets without end": (["run", "deep.toml"], "nested too deep to be read; remove some"),
+    "digits without end": (["run", "digits.toml"], "thousands of digits; shorten it"),
+    "a date for a number": (["run", "date.toml"], "expected a whole number; got datetime.date"),
+    "a label over two lines": (["run", "label.toml"], "no control characters"),
+    "a label that colours the terminal": (["run", "red.toml"], "no control characters"),
+    "a name of signs alone": (settings("name=☃"), "expected letters, digits"),
+    "a name that leads out": (settings("name=../x"), "expected letters, digits"),
+    "a truth for a number": (settings("batch=true"), "expected a whole number; got True"),
+    "a truth for compute times": (settings("compute_slots=true"), "whole number; got True"),
+    "a gradient of a trillion slots": (
+        settings("compute_slots=1000000000000"),
+        "compute_slots must be at most 1000000000",
+    ),
+    "away until the end of time": (
+        settings("faults.away=[[0,0,1000000000000]]"),
+        "slots of faults must be below",
+    ),
+    "loss that is no number": (settings("faults.loss=nan"), "expected less than 1; got nan"),
+    "a model that no memory holds": (
+        settings("model.name=mlp", "model.hidden=[1000000000]"),
+        "make the model smaller, or use fewer nodes",
+    ),
+    "negative layers": (settings("model.name=mlp", "model.hidden=[-3]"), "at least 1, got [-3]"),
+    "power beyond physics": (radio("power_dbm=1e9"), "must lie in -300 .. 300"),
+    "a cell of a nanometre": (radio("cell_radius_m=1e-9"), "or raise cell_radius_m"),
+    "interferers without end": (radio("interferers_per_cell=1e9"), "lower interferers_per_cell"),
+    "negative control bits": (
+        radio("schedule=index", "control_bits=-5"),
+        "control_bits must not be negative",
+    ),
+    "weights of other nodes": (
+        radio("schedule=index", "weights=[1,2,3]"),
+        "one number per node, got 3 for 5 nodes",
+    ),
+    "a slot of the network's own": (radio("slot_s=3"), "unknown key 'network.slot_s'"),
+    "a table with a gap": (
+        settings(*OF_A_TABLE, "data.path=nan.csv"),
+        "nan.csv, line 2, column 2: expected a finite number, got nan",
+    ),
+    "a table with a short line": (
+        settings(*OF_A_TABLE, "data.path=ragged.csv"),
+        "ragged.csv, line 2: expected 3 columns, got 2",
+    ),
+    "a table of nothing": (
+        settings(*OF_A_TABLE, "data.path=empty.csv"),
+        "has no line with numbers",
+    ),
+    "a table cut by semicolons": (
+        settings(*OF_A_TABLE, "data.path=semi.csv"),
+        "expected a number, got '3;4;1'",
+    ),
+    "half a class": (settings(*OF_A_TABLE, "data.path=half.csv"), "or set regression = true"),
+    "a negative class": (settings(*OF_A_TABLE, "data.path=minus.csv"), "from 0, got -1"),
+    "a graph with a loop": (
+        method("name=dpsgd", "topology=loop.csv"),
+        "node 0 has an edge to itself",
+    ),
+    "an edge twice": (method("name=dpsgd", "topology=double.csv"), "is there twice; keep one"),
+    "a node below none": (method("name=dpsgd", "topology=below.csv"), "has '0,-1' in line 1"),
+    "own code that is no Python": (method("name=syntax.py:f"), "raised SyntaxError"),
+    "own code that ends the program": (method("name=exit.py:f"), "raised SystemExit: 7"),
+    "own code that fails": (method("name=fails.py:f"), "raised RuntimeError: no"),
+    "own code that returns nothing": (
+        method("name=nothing.py:f"),
+        "expected an fm.Algorithm, got nothing",
+    ),
+    "a run into a device": (["run", "--out", "/dev/null"], "/dev/null is a file"),
+    "a run below a file": (["run", "--out", "c.toml/x"], "a part of this path is a file"),
+    "a sweep with a value twice": (
+        ["sweep", "--grid", "network.gamma=5,5"],
+        "has the value 5 twice; give each value once",
+    ),
+    "a sweep over a range": (["sweep", "--grid", "slots=2:10"], "got '2:10'"),
+    "a sweep over no number": (["sweep", "--grid", "slots=nan"], "whole number; got nan"),
+    "a sweep over names": (["sweep", "--grid", "name=a,b"], "'name' changes no arm"),
+    "steps without end": (["tune", "c.toml", "--over", "step=1e400"], "different numbers for 'st"),
+    "half a seed to tune on": (["tune", "c.toml", "--seeds", "1.5"], "--seeds looks like"),
+    "a cell of a billion nodes": (["radio", "--nodes", "1000000000"], "lower --nodes or --drops"),
+    "a trillion drops": (["radio", "--drops", "1000000000000"], "lower --nodes or --drops"),
+    "a gap of a billion nodes": (
+        ["theory", "gap", "--nodes", "1000000000"],
+        "expected at most 100000 nodes",
+    ),
+    "nobody tracks": (["run", "--track", ""], "there is no tracker ''; known: tensorboard"),
+}
+"""Files that editors and other programs leave, sizes beyond any machine, code that goes wrong."""
+
 FILES = {
     "c.toml": b"nodes = 5\nslots = 20\n",
     "broken.toml": b"nodes = \n",
@@ -271,14 +363,35 @@ FILES = {
     "bad.npz": b"not a zip",
     "own.py": b"x = 1\n",
     "sub/note.txt": b"",
+    "utf16.toml": "nodes = 2".encode("utf-16"),
+    "latin.toml": 'name = "köln"'.encode("latin-1"),
+    "zero.toml": b"nodes = 2\x00\n",
+    "deep.toml": b"a = " + b"[" * 2000 + b"]" * 2000,
+    "digits.toml": b"nodes = " + b"9" * 5000,
+    "date.toml": b"nodes = 2024-01-01\n",
+    "label.toml": b'[[algorithm]]\nname = "fedavg"\nlabel = "a\\nb"\n',
+    "red.toml": b'[[algorithm]]\nname = "fedavg"\nlabel = "\\u001b[31mred"\n',
+    "nan.csv": b"1,2,0\n3,nan,1\n",
+    "ragged.csv": b"1,2,0\n3,1\n",
+    "empty.csv": b"",
+    "semi.csv": b"1;2;0\n3;4;1\n",
+    "half.csv": b"1,2,0.5\n3,4,1.5\n",
+    "minus.csv": b"1,2,-1\n3,4,1\n",
+    "loop.csv": b"0,0\n",
+    "double.csv": b"0,1\n0,1\n",
+    "below.csv": b"0,-1\n",
+    "syntax.py": b"def f(:\n",
+    "exit.py": b"import sys\nsys.exit(7)\n",
+    "fails.py": b'raise RuntimeError("no")\n',
+    "nothing.py": b"def f(step: float = 1.0):\n    pass\n",
 }
 LEAKS = ("Traceback", "pydantic", "allow_pickle", "codec can't", "NoneType", "object has no attr")
 """What a sentence for people does not say."""
 
 
-@pytest.mark.parametrize("name", MORE)
+@pytest.mark.parametrize("name", [*MORE, *NEW])
 def test_more_wrong_inputs_are_refused_in_plain_words(name, tmp_path):
-    arguments, complaint = MORE[name]
+    arguments, complaint = (MORE | NEW)[name]
     for file, content in FILES.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_bytes(content)
@@ -343,3 +456,21 @@ def test_other_commands_refuse_alike(name, tmp_path):
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
     assert time.process_time() - began_s < MOST_S
+
+
+def test_a_link_to_itself_is_no_full_disk(tmp_path):
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+
+    done = shell.folkman("run", "loop.toml", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "name the file itself" in done.stderr
+    assert "written half" not in done.stderr
+
+
+def test_a_byte_order_mark_and_other_ends_of_lines_are_read(tmp_path):
+    (tmp_path / "mine.toml").write_bytes(b"\xef\xbb\xbfnodes = 7\r\nslotz = 2\r\n")
+
+    done = shell.folkman("run", "mine.toml", cwd=tmp_path)
+
+    assert "unknown key 'slotz'" in done.stderr

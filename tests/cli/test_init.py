@@ -4,18 +4,22 @@ import json
 import re
 import shlex
 import tomllib
+from itertools import combinations
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from folkman.cli.init import KINDS, SCHEMA_FILE, TEMPLATES
+from folkman.cli.joined import OWN_TABLES
 from shell import folkman, python, undrawn
 
 ALL = ("plain", *KINDS)
+PAIRS = [" ".join(pair) for pair in combinations(OWN_TABLES, 2)]
+"""Kinds that go together, two by two."""
 
 
 def option(kind):
-    return [] if kind == "plain" else [f"--{kind.replace('_', '-')}"]
+    return [] if kind == "plain" else [f"--{each.replace('_', '-')}" for each in kind.split()]
 
 
 def commands(folder):
@@ -28,7 +32,10 @@ def commands(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[pytest.mark.process] * (kind == "devices")) for kind in ALL],
+    [
+        pytest.param(kind, marks=[pytest.mark.process] * (kind == "devices"))
+        for kind in (*ALL, "own_algorithm own_data")
+    ],
 )
 def test_the_commands_of_a_project_run_to_their_end(kind, tmp_path):
     begun = folkman("init", *option(kind), "project", cwd=tmp_path)
@@ -66,7 +73,7 @@ def test_what_the_paper_says_is_what_its_audit_finds(tmp_path):
     assert "contradicted" in rows["D.2"][0], table
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [*ALL, *PAIRS])
 def test_a_configuration_names_a_schema_that_is_there_and_that_it_fits(kind, tmp_path):
     folkman("init", *option(kind), cwd=tmp_path)
     config = tmp_path / "experiment.toml"
@@ -107,12 +114,34 @@ def test_other_files_of_a_folder_do_not_matter(tmp_path):
     assert "runs/" in (tmp_path / ".gitignore").read_text().splitlines()
 
 
-def test_two_kinds_are_refused(tmp_path):
+def test_a_paper_goes_with_nothing_else(tmp_path):
     done = folkman("init", "--own-data", "--paper", cwd=tmp_path)
 
     assert done.returncode == 2
     assert "got --own-data and --paper" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_two_kinds_in_one_have_the_tables_of_both(pair, tmp_path):
+    folkman("init", *option(pair), "both", cwd=tmp_path)
+    both = tomllib.loads((tmp_path / "both" / "experiment.toml").read_text())
+
+    for kind in pair.split():
+        folkman("init", *option(kind), kind, cwd=tmp_path)
+        alone = tomllib.loads((tmp_path / kind / "experiment.toml").read_text())
+        assert {name: both[name] for name in OWN_TABLES[kind]} == {
+            name: alone[name] for name in OWN_TABLES[kind]
+        }
+        assert {path.name for path in (tmp_path / kind).glob("*.py")} <= {
+            path.name for path in (tmp_path / "both").iterdir()
+        }
+        wanted = commands(tmp_path / kind)
+        assert all(words in commands(tmp_path / "both") for words in wanted)
+    own_keys = {key for key, value in alone.items() if not isinstance(value, dict | list)}
+    assert own_keys <= both.keys()
+    found = [shlex.join(words) for words in commands(tmp_path / "both")]
+    assert len(found) == len(set(found))
 
 
 def test_every_kind_has_its_templates():

@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 from dataclasses import replace
+from math import nan
 
 import pytest
 from rich.console import Console
@@ -20,7 +21,7 @@ from rich.console import Console
 from folkman.config.comparison import resolve, to_toml
 from folkman.record.run import Run
 from folkman.record.terms import COLUMNS
-from folkman.report.screen import explained, result_lines
+from folkman.report.screen import air_line, explained, result_lines
 from folkman.report.tables import screen_table
 
 FAST = ["--set", "slots=40", "--set", "data.train_size=100", "--set", "model.name=softmax"]
@@ -169,6 +170,19 @@ def test_columns_that_one_can_do_without_are_shown_where_they_fit():
     assert "rounds" not in result_lines(runs, 70)[0]
     assert "rounds" in result_lines(runs, 100)[0]
     assert len(result_lines(runs, 40)) > len(result_lines(runs, 100))  # two blocks
+
+
+def test_what_a_message_takes_is_told_where_a_network_measured_it():
+    def ended(label, seed, slots):
+        return Run(label, label, seed, [{"slots": 0.0, "gamma_t": nan}, {"gamma_t": slots}])
+
+    measured = [ended("Slow", 0, 30.0), ended("Slow", 1, 34.0), ended("Quick", 0, 0.824)]
+    unmeasured = [ended("Free", 0, nan), Run("Begun", "Begun", 0)]
+
+    assert air_line([*measured, *unmeasured]) == [
+        "a message takes about 32 slots on the air (Slow), 0.82 (Quick)"
+    ]
+    assert air_line(unmeasured) == []
 
 
 def test_every_column_is_explained():

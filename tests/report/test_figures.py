@@ -8,6 +8,7 @@ from folkman.record.run import Run
 from folkman.report.figures import draw_curves, draw_labels, save
 from folkman.report.html import drawing
 from folkman.report.screen import result_lines
+from folkman.report.statistics import interval
 from folkman.report.style import STYLES, dressed
 
 
@@ -48,6 +49,15 @@ def test_on_a_logarithmic_axis_an_interval_stays_above_zero_and_even_around_its_
     half = 4.302652729911275 * np.std([0.1, 0.1, 4.0], ddof=1) / np.sqrt(3)  # Student's t for 2
     assert mean - half < 0 < low
     np.testing.assert_allclose([low, high], mean * np.exp([-half / mean, half / mean]))
+
+
+def test_on_a_linear_axis_an_interval_ends_at_zero_unless_some_mean_is_below():
+    mean, half = np.array([2.0, 1.0, np.nan]), np.array([0.5, 4.0, np.nan])
+
+    np.testing.assert_array_equal(
+        interval(mean, half, log=False), [[1.5, 0, np.nan], [2.5, 5, np.nan]]
+    )
+    np.testing.assert_array_equal(interval(-mean, half, log=False)[0], [-2.5, -5, np.nan])
 
 
 @pytest.mark.parametrize("style", STYLES)

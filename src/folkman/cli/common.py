@@ -154,6 +154,7 @@ REMEDIES = {
     errno.ENOTDIR: "a part of this path is a file; choose another",
     errno.EISDIR: "this is a folder; name a file",
     errno.EACCES: "check its permissions, or choose another place",
+    errno.ELOOP: "its links lead back to it; name the file itself",
 }
 """Error of the operating system -> what to do."""
 
@@ -189,7 +190,7 @@ def outcome(error: Exception) -> tuple[str, int]:
     """Return an error in a sentence, and the exit code that it ends a command with."""
     if own := of_own_code(error):
         return own, WRONG_INPUT
-    if isinstance(error, MISNAMED):
+    if isinstance(error, MISNAMED) or (isinstance(error, OSError) and error.errno == errno.ELOOP):
         return plain(error), WRONG_INPUT
     if isinstance(error, OSError):
         return f"{plain(error)}; files are never written half, so what is there is whole", DISK

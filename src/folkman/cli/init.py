@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from folkman.cli.joined import OWN_TABLES, joined
+
 __all__ = ["KINDS", "SCHEMA_FILE", "init", "project_files"]
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -36,14 +38,19 @@ def init(
 ) -> None:
     """Write a small project that runs: a commented configuration, own code, a README.
 
-    Nothing is ever written over.
+    Several of one's own go together: --own-algorithm --own-data. Nothing is ever written over.
     """
     asked = (own_algorithm, own_data, own_model, own_network, paper, devices)
     kinds = [kind for kind, wanted in zip(KINDS, asked, strict=True) if wanted]
-    if len(kinds) > 1:
-        both = " and ".join(f"--{kind.replace('_', '-')}" for kind in kinds)
-        raise ValueError(f"a project is of one kind, got {both}; choose one, and copy from others")
-    files = project_files(kinds[0] if kinds else "plain")
+    alone = [kind for kind in kinds if kind not in OWN_TABLES]
+    if len(kinds) > 1 and alone:
+        asked_for = " and ".join(_option(kind) for kind in kinds)
+        raise ValueError(
+            f"a project with {_option(alone[0])} is of one kind, got {asked_for}; choose one: only "
+            f"{', '.join(map(_option, OWN_TABLES))} go together"
+        )
+    projects = {kind: project_files(kind) for kind in kinds or ["plain"]}
+    files = joined(projects) if len(projects) > 1 else projects[kinds[0] if kinds else "plain"]
     _refuse_files_in_the_way(folder, files)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -52,6 +59,10 @@ def init(
         print(folder / name)
     where = "" if folder == Path() else f"cd {folder}; "
     print(f"next: {where}{_first_command(files)}")
+
+
+def _option(kind: str) -> str:
+    return f"--{kind.replace('_', '-')}"
 
 
 def project_files(kind: str) -> dict[str, str]:

@@ -128,7 +128,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     from folkman.experiment.run import network_lines
     from folkman.record.tuned import sides_of, standings, told, tune_command
     from folkman.record.verdict import complaints, remarks
-    from folkman.report.screen import explained, result_lines
+    from folkman.report.screen import air_line, explained, result_lines
 
     place, width = common.stream(quiet=quiet), common.columns(quiet=quiet)
     folder, first = prepared.folder, prepared.first[0]
@@ -137,7 +137,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     lines += [*result_lines(results, width), "", *explained(results, width), ""]
     sides = sides_of(folder.read_config())
     note = told(standings(sides), tune_command(sides, str(folder.config)))
-    more = [*network_lines(prepared.first), ""]
+    more = [*network_lines(prepared.first), *air_line(results), ""]
     more += complaints(results) + remarks(results)
     for line in [*more, *([note] if note else [])]:
         lines += common.folded(line, width) if place.isatty() else [line]

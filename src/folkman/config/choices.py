@@ -248,7 +248,8 @@ def _hashable(value: object) -> str:
 
 def _expected(what: str, value: object) -> str:
     shape = f" of {value.dtype} with shape {value.shape}" if isinstance(value, np.ndarray) else ""
-    return f"expected {what}, got {type(value).__name__}{shape}"
+    kind = "nothing" if value is None else type(value).__name__
+    return f"expected {what}, got {kind}{shape}"
 
 
 CHECKS: dict[str, Check] = {

@@ -23,7 +23,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 
 from folkman.algorithm import ALGORITHMS
 from folkman.checks import nearest
@@ -73,6 +73,8 @@ CHOICES: dict[str, Choice] = {choice.table: choice for choice in _CHOICES}
 SINGLE = tuple(kind for kind in CHOICES if kind != "algorithm")
 """Those of which a comparison has one."""
 LONGEST_LABEL = 80
+MOST_SHOWN = 100
+"""Characters of a wrong label that are told."""
 MOST_NODES, MOST_SLOTS, MOST_ROWS = 10**6, 10**9, 2 * 10**6
 """Beyond these nothing is begun: tables of all pairs of nodes, slots that are counted in 32 bits,
 and the rows that one run records."""
@@ -146,18 +148,18 @@ class Comparison(BaseModel):
     slots: int = Field(300, ge=1, strict=True)
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1)
     slot_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Latency = 1.0
-    compute_slots: int | tuple[int, ...] | ComputeTable = 1
-    record_every: int = Field(10, ge=1)
+    compute_slots: StrictInt | tuple[StrictInt, ...] | ComputeTable = 1
+    record_every: int = Field(10, ge=1, strict=True)
     evaluate_nodes: bool = False
     keep_timelines: bool = False
     keep_nodes: bool = False
     stop_at: dict[str, float] | None = None
     precision: Literal["float32", "float64"] = "float32"
     l2: float = Field(0.0, ge=0, allow_inf_nan=False)
-    batch: int | None = Field(None, ge=1)
+    batch: int | None = Field(None, ge=1, strict=True)
     sampling: Sampling = "replacement"
     objective: Objective = "samples"
-    local_tests: int | None = Field(None, ge=1)
+    local_tests: int | None = Field(None, ge=1, strict=True)
     data: Json
     partition: Json
     model: Json
@@ -291,7 +293,7 @@ def check_labels(labels: Sequence[str]) -> None:
         if not plain or len(label) > LONGEST_LABEL:
             least = "a letter or digit, no control characters"
             most = f"at most {LONGEST_LABEL} characters"
-            raise ConfigError(f"a label needs {least} and {most}; got {label!r}")
+            raise ConfigError(f"a label needs {least} and {most}; got {label[:MOST_SHOWN]!r}")
         other = names.setdefault(slug(label, 0), label)
         if labels.count(label) > 1 or other != label:
             raise ConfigError(
@@ -319,8 +321,11 @@ def _check(comparison: Comparison) -> None:
         raise ConfigError(
             f"compute_slots must be one number or {comparison.nodes}, one a node; got {len(times)}"
         )
-    if min(times if isinstance(times, tuple) else (times,), default=0) < 1:
+    each = times if isinstance(times, tuple) else (times,)
+    if min(each, default=0) < 1:
         raise ConfigError(f"compute_slots must be at least 1, got {times}")
+    if max(each) > MOST_SLOTS:
+        raise ConfigError(f"compute_slots must be at most {MOST_SLOTS}, got {times}; lower it")
     for metric in comparison.stop_at or {}:
         if metric not in METRICS:
             raise ConfigError(f"stop_at has no metric '{metric}'; {nearest(metric, METRICS)}")

@@ -27,7 +27,8 @@ def read(path: str | Path, *, warn: bool = True) -> Json:
     With `warn`, code from outside the file's folder is named on standard error.
     """
     try:
-        raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        # some editors begin a file with a mark of UTF-8, which nobody sees
+        raw = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         return anchored(raw, Path(path).resolve().parent, warn=warn)
     except FileNotFoundError:
         raise ConfigError(
@@ -43,6 +44,16 @@ def read(path: str | Path, *, warn: bool = True) -> Json:
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"expected TOML in {path}: {error}; correct that line") from None
+    except RecursionError:
+        raise ConfigError(
+            f"expected TOML in {path}, its brackets are nested too deep to be read; remove some"
+        ) from None
+    except ValueError as error:  # of Python's limit on the digits of a number
+        if "digits" not in str(error):
+            raise
+        raise ConfigError(
+            f"expected TOML in {path}, one of its numbers has thousands of digits; shorten it"
+        ) from None
 
 
 def gather(

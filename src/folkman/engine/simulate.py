@@ -25,6 +25,7 @@ from folkman.energy import Energy
 from folkman.engine.compute_times import Compute, ComputeTimes
 from folkman.engine.judge import judge
 from folkman.engine.metrics import Totals, network_model, row_of
+from folkman.engine.places import placed
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
 from folkman.engine.slot import Carry, begin, clear, finish, first
@@ -218,7 +219,8 @@ def start(simulation: Simulation, seed: int) -> Mark:
     check_fit(problem.num_nodes, network, algorithm, faults)
     check_clock(network, clock)
     nodes = problem.num_nodes
-    carry = _first(problem, network, algorithm, clock.per_node(nodes), np.uint32(seed))
+    there = placed(network, nodes, np.uint32(seed))
+    carry = _first(problem, there, algorithm, clock.per_node(nodes), np.uint32(seed))
     return Mark(carry, Totals.nothing(carry.tally))
 
 

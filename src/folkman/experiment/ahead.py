@@ -1,13 +1,14 @@
-"""Compile ahead: the programs of the next methods, on another core, while the first one runs.
+"""Compile ahead: the programs of the next methods, on all cores, while the first one runs.
 
 A first run of a small comparison spends half of its time compiling, one method after the other on
-one core. Here a thread makes the first slot of each later method and drops it. The run itself then
+one core. Here threads make the first slot of each later method and drop it. The run itself then
 finds every program compiled. Its numbers are the same: they come from the same programs.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from threading import Event, Thread
 
 import jax
@@ -36,17 +37,27 @@ def compiling_ahead(first: Sequence[Part], folder: RunFolder) -> Iterator[None]:
         yield
         return
     precise, ended = bool(jax.config.jax_enable_x64), Event()  # type: ignore[attr-defined]
-    thread = Thread(target=_compile, args=(later, precise, ended), daemon=True)
-    thread.start()
+    waiting = SimpleQueue[Part]()
+    for part in later:
+        waiting.put(part)
+    # one for each core, though the run itself has a core: it waits for what a thread compiles
+    number = min(_cores(), len(later))
+    threads = [
+        Thread(target=_compile, args=(waiting, precise, ended), daemon=True) for _ in range(number)
+    ]
+    for thread in threads:
+        thread.start()
     try:
         yield
     except KeyboardInterrupt:
         raise
     except BaseException:
         ended.set()
-        thread.join()
+        for thread in threads:
+            thread.join()
         raise
-    thread.join()
+    for thread in threads:
+        thread.join()
 
 
 def _cores() -> int:
@@ -65,13 +76,12 @@ def _is_light(part: Part) -> bool:
     return largest <= MOST_NUMBERS and not part.simulation.recording.timeline
 
 
-def _compile(parts: Sequence[Part], precise: bool, ended: Event) -> None:
-    """Make the first slot of each part, and drop it."""
+def _compile(waiting: "SimpleQueue[Part]", precise: bool, ended: Event) -> None:
+    """Make the first slot of each part that waits, and drop it."""
     # the setting is the thread's own; what is wrong with a part is said when it runs
     with jax.enable_x64(precise), suppress(Exception):
-        for part in parts:
-            if ended.is_set():
-                return
+        while not ended.is_set():
+            part = waiting.get_nowait()  # the last one leaves it empty, which ends this too
             mark = simulate.start(part.simulation, part.run.seed)
             for reached, _ in simulate.march(part.simulation, mark, slots=1):
                 simulate.outcome(part.simulation, reached)

@@ -160,8 +160,9 @@ def _sinr_db(
         stamps, least_db = np.full(on_air.shape[1], int(state.flight.began)), -np.inf
     else:
         stamps = np.asarray(state.stamp)
+    same = radio.in_space if type(radio) is RadioNetwork else radio
     for stamp in np.unique(stamps[sending]):
-        block = np.asarray(_draw(radio, state.air, seed, jnp.int32(stamp - 1)), float)
+        block = np.asarray(_draw(same, state.air, seed, jnp.int32(stamp - 1)), float)
         columns = sending & (stamps == stamp)
         found[:, columns] = block[:, columns]
     heard = found > float(db_to_linear(least_db))

@@ -211,8 +211,7 @@ def _save_outcome(part: Part, folder: RunFolder, mark: Mark, events: list[Stretc
     noted = StoredModel({})
     if isinstance(problem, Problem):
         noted = StoredModel({}, problem.sample, problem.classes)
-    cut = problem.layout.unflatten(jax.numpy.asarray(run.model))
-    tensors = {name: np.asarray(each) for name, each in cut.items()}
+    tensors = problem.layout.unflatten(run.model)  # slices of it
     save_model(folder.model(run), noted._replace(tensors=tensors))
     if part.keep_nodes:
         models = np.asarray(node_models(simulation, mark)[1])

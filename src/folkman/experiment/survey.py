@@ -94,6 +94,10 @@ class Survey(NamedTuple):
         return next(iter(self.best_thresholds_db.values()), None)
 
 
+MOST_SLOTS, MOST_LINKS = 10**9, 10**9
+"""Of a drop, and of all drops together: a number for each link is held at once."""
+
+
 def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> Survey:
     """Simulate every threshold with every allocation, on the same drops and fading."""
     ask = question
@@ -104,6 +108,13 @@ def survey(question: Question, tell: Callable[[str], None] = lambda _: None) -> 
         number >= 2, f"drops must be at least 2 for an interval, got {number}; 600 is the default"
     )
     require(slots >= 4, f"slots must be at least 4, a quarter of which is warm-up; got {slots}")
+    require(slots <= MOST_SLOTS, f"slots must be at most {MOST_SLOTS}, got {slots}; 2000 are many")
+    links = ask.nodes**2 * number
+    require(
+        links <= MOST_LINKS,
+        f"{number} drops of {ask.nodes} nodes have {links:.3g} links, expected at most "
+        f"{MOST_LINKS:.0e}; lower --nodes or --drops",
+    )
     require(0 <= seed < 2**32, f"a seed must lie in 0 .. 2^32 - 1, got {seed}")
     require(
         ask.objective in ("duration", "age"),

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import pick, require
 from folkman.keys import Stream, make_key
+from folkman.machine import usable_bytes
 from folkman.problem.data import DataSet
 from folkman.problem.learnable import Evaluation
 from folkman.problem.models import MODELS, Fitted, Layout, Model, check_targets
@@ -370,6 +371,7 @@ def make_problem(  # noqa: PLR0913 - all but three by name
         f"sampling must be 'replacement' or 'epochs', got {sampling!r}",
     )
     check_targets(data, model)
+    _check_room(model.layout.size, len(parts), np.dtype(dtype).itemsize)
     longest = max(len(part) for part in parts)
     counts = np.array([len(part) for part in parts])
     share = shares(counts, objective)
@@ -402,6 +404,18 @@ def make_problem(  # noqa: PLR0913 - all but three by name
         local_weights=_drawn_tests(data, model, parts, local_tests, seed, dtype),
         sample=data.x_train.shape[1:],
         classes=data.num_classes,
+    )
+
+
+def _check_room(dim: int, nodes: int, itemsize: int) -> None:
+    """Refuse models that memory cannot hold: XLA would wait for them without end."""
+    room = usable_bytes()
+    needed = 2 * dim * nodes * itemsize  # parameters and gradients; a run holds more
+    require(
+        room is None or needed <= room,
+        f"a model of {dim} parameters at {nodes} nodes takes {needed / 1e9:.4g} GB with its "
+        f"gradients, this machine grants {(room or 0) / 1e9:.3g} GB; make the model smaller, or "
+        "use fewer nodes",
     )
 
 

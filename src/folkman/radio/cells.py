@@ -40,6 +40,12 @@ class PlacedRadio(RadioNetwork):
 
     air: Air | None = None
 
+    @classmethod
+    def of(cls, radio: RadioNetwork, air: Air) -> "PlacedRadio":
+        """Return a radio as this one, whose nodes and interferers stand there."""
+        own = {each.name: getattr(radio, each.name) for each in fields(radio)}
+        return cls(**own, air=air)
+
     def open_air(self, num_nodes: int, key: Array) -> Air:
         """Return the air as it was put; nothing is drawn."""
         del key
@@ -72,11 +78,11 @@ class RadioCells:
     def cell(self, cell: int) -> PlacedRadio:
         """Return the radio of one cell, for `simulate`."""
         air = jax.tree.map(lambda part: part[0], self.air(range(cell, cell + 1)))
-        return self._placed(air)
+        return PlacedRadio.of(self.radio, air)
 
     def some(self, cells: range) -> PlacedRadio:
         """Return the radio of some cells; its air has a leading cell axis."""
-        return self._placed(self.air(cells))
+        return PlacedRadio.of(self.radio, self.air(cells))
 
     def air(self, cells: range) -> Air:
         """Return the path gains of some cells, (cell, ...)."""
@@ -90,10 +96,6 @@ class RadioCells:
         there_m = self.nodes_m[near] + (self.stations_m[near] - own_m[:, None])[:, :, None]
         placed = (self.nodes_m[cells.start : cells.stop], np.swapaxes(there_m, 1, 2))
         return _look(self.radio, *(jnp.asarray(each, jnp.float32) for each in placed))
-
-    def _placed(self, air: Air) -> PlacedRadio:
-        own = {each.name: getattr(self.radio, each.name) for each in fields(self.radio)}
-        return PlacedRadio(**own, air=air)
 
 
 @jax.jit

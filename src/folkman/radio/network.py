@@ -76,6 +76,23 @@ They make up about nine tenths of the interference. More of them cost more draws
 fewer leave more nodes to be looked at again.
 """
 
+OF_SPACE = (
+    "cell_radius_m",
+    "path_loss_exponent",
+    "bandwidth_hz",
+    "power_dbm",
+    "noise_dbm_per_hz",
+    "interferers_per_cell",
+    "interferer_radius_m",
+)
+"""What places and SINR depend on."""
+
+MOST_INTERFERERS = 100_000
+"""Of a band, on average: each has a place, and a gain to every node."""
+
+MOST_DB = 300.0
+"""Levels beyond are not physical, and leave no digits in float32."""
+
 LEAST_PART = 0.1
 """A node waits rather than start with less than this part of its share (rule `node`)."""
 
@@ -194,6 +211,11 @@ class RadioNetwork(Network):
                 isfinite(getattr(self, name)),
                 f"{name} must be a finite number, got {getattr(self, name)}",
             )
+            require(
+                abs(getattr(self, name)) <= MOST_DB,
+                f"{name} must lie in -{MOST_DB:g} .. {MOST_DB:g}, got {getattr(self, name)}; "
+                "check its unit",
+            )
         if not isinstance(self.threshold_db, Array):  # a planner traces it
             require(
                 not isnan(self.threshold_db),
@@ -240,6 +262,13 @@ class RadioNetwork(Network):
             self.interferer_radius_m > self.cell_radius_m,
             f"interferer_radius_m must exceed the cell's {self.cell_radius_m} m, got "
             f"{self.interferer_radius_m}",
+        )
+        cells = (self.interferer_radius_m / self.cell_radius_m) ** 2
+        require(
+            self.interferers_per_cell * cells <= MOST_INTERFERERS,
+            f"a band would have {self.interferers_per_cell * cells:.3g} interferers, expected at "
+            f"most {MOST_INTERFERERS}; lower interferers_per_cell or interferer_radius_m, or "
+            "raise cell_radius_m",
         )
 
     @property
@@ -307,6 +336,14 @@ class RadioNetwork(Network):
     def contention_slots(self) -> float:
         """Return the slots of one contention for the band."""
         return self.contention_s / self.slot_s
+
+    @property
+    def in_space(self) -> "RadioNetwork":
+        """Return a radio with the places and the SINR of this one, and all else by default.
+
+        What draws them is then one program, whoever sends when and whatever messages hold.
+        """
+        return RadioNetwork(**{name: getattr(self, name) for name in OF_SPACE})
 
     def open_air(self, num_nodes: int, key: Array) -> Air:
         """Drop the nodes and interferers."""

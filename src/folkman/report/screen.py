@@ -16,7 +16,7 @@ from folkman.record.terms import COLUMNS
 from folkman.report.statistics import half_width
 from folkman.report.tables import named, spread
 
-__all__ = ["explained", "result_lines"]
+__all__ = ["air_line", "explained", "result_lines"]
 
 EXTRA = ("gradients", "rounds")
 """Left out where they do not fit: the report has them."""
@@ -50,6 +50,20 @@ def explained(runs: Sequence[Run], width: int) -> list[str]:
     words = [f"{COLUMNS[name].heading}: {COLUMNS[name].brief}" for name in shown]
     told = f" {'; '.join(words)}." if words else " No run has a value yet."
     return textwrap.wrap(f"{over}.{told}", max(width, 20))
+
+
+def air_line(runs: Sequence[Run]) -> list[str]:
+    """Return a line on the slots that messages took, where a network measured them; else none."""
+    taken: dict[str, list[float]] = {}
+    for run in runs:
+        slots = run.last("gamma_t") if run.rows and "gamma_t" in run.rows[-1] else float("nan")
+        taken.setdefault(run.label, []).extend([slots] if isfinite(slots) else [])
+    means = {label: float(np.mean(each)) for label, each in taken.items() if each}
+    if not means:
+        return []
+    told = [f"{mean:.2g} ({label})" for label, mean in means.items()]
+    told[0] = told[0].replace(" ", " slots on the air ", 1)
+    return [f"a message takes about {', '.join(told)}"]
 
 
 def _some_alike(runs: Sequence[Run]) -> bool:

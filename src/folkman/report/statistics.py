@@ -107,11 +107,13 @@ def interval(
     """Return the ends of an interval; on a logarithmic axis those of the mean's logarithm.
 
     The standard error of log(mean) is that of the mean over the mean, so that no interval falls
-    below zero.
+    below zero. On a linear axis it ends at zero where no mean is negative: a loss cannot be below.
     """
-    with np.errstate(over="ignore"):  # of runs that diverge
+    with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
         if not log:
-            return mean - half, mean + half
+            below = mean - half
+            signed = bool((mean < 0).any())
+            return below if signed else np.maximum(below, 0.0), mean + half
         factor = np.exp(half / mean)
         return mean / factor, mean * factor
 

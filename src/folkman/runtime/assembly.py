@@ -182,9 +182,8 @@ class Task(NamedTuple):
 def address(text: str) -> tuple[str, int]:
     """Return host and port of HOST:PORT."""
     host, _, port = text.rpartition(":")
-    require(
-        bool(host) and port.isdigit() and int(port) < 65536, f"expected HOST:PORT, got '{text}'"
-    )
+    require(bool(host) and port.isdigit(), f"expected HOST:PORT, got '{text}'")
+    require(int(port) < 65536, f"a port lies in 0 .. 65535, got '{text}'")
     return host.strip("[]"), int(port)
 
 

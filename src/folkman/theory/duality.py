@@ -184,6 +184,10 @@ def dual_by_multiplier(costs: Sequence[Floats], spent: int, multipliers: Floats)
     return max(values)
 
 
+MOST_NODES = 100_000
+"""More would take minutes, and show the same line."""
+
+
 def survey(model: str, nodes: Sequence[int], reach: str = "same", seed: int = 0) -> list[Gap]:
     """Return the gaps of a family of losses for several numbers of nodes with equal shares.
 
@@ -195,6 +199,10 @@ def survey(model: str, nodes: Sequence[int], reach: str = "same", seed: int = 0)
     require(reach in ("same", "shrinking"), f"reach is 'same' or 'shrinking', got {reach!r}")
     require(
         min(nodes, default=0) >= 1, f"expected numbers of nodes of at least 1, got {list(nodes)}"
+    )
+    require(
+        max(nodes) <= MOST_NODES,
+        f"expected at most {MOST_NODES} nodes, got {max(nodes)}; the gap shrinks as 1 / nodes",
     )
     family = FAMILIES[model]
     kinds = [
