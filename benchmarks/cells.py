@@ -13,7 +13,8 @@ from jax import Array, lax
 
 from folkman.radio.cells import radio_cells
 from folkman.radio.delivery import NetworkState, PeerNetwork
-from folkman.radio.network import RadioNetwork, rest
+from folkman.radio.epochs import rest
+from folkman.radio.network import RadioNetwork
 
 PAPER_CNN_BITS = 430_698 * 16
 

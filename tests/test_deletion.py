@@ -28,6 +28,8 @@ UNCHOSEN = (
     "algorithm.pieces.topology",  # a graph, of methods that have one
     "algorithm.pieces.server_rounds",
     "problem.cnn",
+    "radio.air",
+    "radio.epochs",
     "radio.network",
     "radio.replay",
     "radio.compressed",

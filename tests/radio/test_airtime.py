@@ -10,8 +10,9 @@ from test_serial import NODES, SLOTS, drawn, omega_of, run
 
 from folkman.keys import Stream, make_key
 from folkman.radio import serial_star
+from folkman.radio.air import place
 from folkman.radio.loss import Lossy
-from folkman.radio.network import RadioNetwork, place
+from folkman.radio.network import RadioNetwork
 from folkman.radio.planning import Drops, forecast
 from reference import energy, fresh
 

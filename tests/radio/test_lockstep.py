@@ -10,7 +10,8 @@ import pytest
 
 from folkman import constant, dpsgd, ideal, iid, load, make_problem, pipelined, simulate, snapshot
 from folkman.keys import Stream
-from folkman.radio.network import RadioNetwork, place
+from folkman.radio.air import place
+from folkman.radio.network import RadioNetwork
 
 BITS = 650 * 16
 NODES, SLOTS = 5, 200

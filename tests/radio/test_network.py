@@ -25,8 +25,10 @@ from folkman import (
 )
 from folkman.keys import Stream, make_key
 from folkman.radio import channel
+from folkman.radio.air import NUM_FADING, place
 from folkman.radio.cells import radio_cells
-from folkman.radio.network import NUM_FADING, RadioNetwork, place, rest
+from folkman.radio.epochs import rest
+from folkman.radio.network import RadioNetwork
 from folkman.units import dbm_to_watt
 from reference import plain
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from folkman.keys import Stream
-from folkman.radio.network import NUM_FADING, RadioNetwork
+from folkman.radio.air import NUM_FADING
+from folkman.radio.network import RadioNetwork
 
 BITS = 2500 * 16
 NARROW = RadioNetwork(

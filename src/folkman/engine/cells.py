@@ -49,9 +49,9 @@ from folkman.engine.travel.medium import OnAir
 from folkman.problem.cores import unparted
 from folkman.problem.field import Field
 from folkman.problem.problem import Problem
+from folkman.radio.air import Air
 from folkman.radio.cells import PlacedRadio, RadioCells
 from folkman.radio.delivery import Network, check_horizon
-from folkman.radio.network import Air
 from folkman.record.run import ENERGY_COLUMNS, Run
 
 __all__ = ["CellWork", "Portion", "cell_seed", "joined", "portions", "run_portion"]

@@ -12,9 +12,10 @@ from jax.typing import ArrayLike
 
 from folkman.engine.programs import compiled
 from folkman.keys import Stream, make_key
+from folkman.radio.air import Air
 from folkman.radio.cells import PlacedRadio
 from folkman.radio.delivery import Network
-from folkman.radio.network import Air, RadioNetwork
+from folkman.radio.network import RadioNetwork
 from folkman.radio.wrapped import Wrapped
 
 __all__ = ["placed"]
@@ -33,5 +34,5 @@ def placed(network: Network, num_nodes: int, seed: ArrayLike) -> Network:
 
 
 @compiled(fixed=(0, 1))
-def _open(radio: RadioNetwork, num_nodes: int, seed: Array) -> Air:
+def _open(radio: RadioNetwork, num_nodes: int, seed: ArrayLike) -> Air:
     return radio.open_air(num_nodes, make_key(seed, Stream.DELAY))

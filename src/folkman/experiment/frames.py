@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from folkman.engine.metrics import node_models
 from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
+from folkman.radio.air import Air
 from folkman.radio.delivery import NetworkState, below
-from folkman.radio.network import Air, LockstepRadio, RadioNetwork, RadioState
+from folkman.radio.epochs import LockstepRadio, RadioState
+from folkman.radio.network import RadioNetwork
 from folkman.radio.serial import SerialState
 from folkman.radio.serial_rounds import SerialRoundState
 from folkman.radio.serial_star import SerialStarState

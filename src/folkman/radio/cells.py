@@ -23,9 +23,10 @@ from folkman.arrays import Array, jax, jnp
 from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio import geometry
+from folkman.radio.air import Air, look
 from folkman.radio.delivery import as_value
 from folkman.radio.geometry import Points, Waypoint
-from folkman.radio.network import Air, RadioNetwork, look
+from folkman.radio.network import RadioNetwork
 
 __all__ = ["PlacedRadio", "RadioCells", "radio_cells"]
 

@@ -26,12 +26,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.arrays import Array, Float, PRNGKeyArray, jax, jnp
+from folkman.arrays import Array, Float, PRNGKeyArray, jnp
 from folkman.checks import require
 from folkman.radio import channel
+from folkman.radio.air import Air
 from folkman.radio.delivery import as_value
 from folkman.radio.geometry import Points, Waypoint
-from folkman.radio.network import Air, RadioNetwork, RadioState
+from folkman.radio.network import RadioNetwork
 from folkman.radio.star import RadioStar
 from folkman.units import dbm_to_watt
 
@@ -115,14 +116,6 @@ class GainRadio(RadioNetwork):
     def star(self) -> RadioStar:
         """Refuse: the gains are between nodes, and no station is among them."""
         raise ValueError(self._lacks("uploads to a server and its answers"))
-
-    def _move(self, state: RadioState, over: Array, key: Array) -> Air:
-        """Return the table that holds now, where a period begins."""
-        if self.table.shape[0] == 1:
-            return state.air
-        due = jnp.all(over) if self.period == "epoch" else jnp.asarray(True)
-        now = self.next_air(state.air, state.slot, key)
-        return jax.tree.map(lambda new, old: jnp.where(due, new, old), now, state.air)
 
 
 def gains(  # noqa: PLR0913 - all but one by name

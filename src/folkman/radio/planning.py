@@ -27,8 +27,10 @@ from folkman.arrays import Array, jax, jnp, lax
 from folkman.checks import require
 from folkman.keys import Stream, make_key
 from folkman.radio import bandwidth, latency, schedule, serial
+from folkman.radio.air import Air, place
 from folkman.radio.delivery import Delivery
-from folkman.radio.network import Air, RadioNetwork, RadioPeers, RadioState, place, rest
+from folkman.radio.epochs import RadioPeers, RadioState, rest
+from folkman.radio.network import RadioNetwork
 from folkman.units import db_to_linear
 
 __all__ = [

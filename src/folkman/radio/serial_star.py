@@ -28,7 +28,8 @@ from folkman.radio.serial import LEAST_SLOTS
 from folkman.radio.turns import Patience, Turn, at_edge, no_patience
 
 if TYPE_CHECKING:
-    from folkman.radio.network import Air, RadioNetwork
+    from folkman.radio.air import Air
+    from folkman.radio.network import RadioNetwork
 
 __all__ = ["SerialStar", "SerialStarState", "Way"]
 

@@ -29,7 +29,8 @@ from folkman.radio.delivery import Transfer, Unmeasured
 from folkman.units import db_to_linear, dbm_to_watt
 
 if TYPE_CHECKING:
-    from folkman.radio.network import Air, RadioNetwork
+    from folkman.radio.air import Air
+    from folkman.radio.network import RadioNetwork
 
 __all__ = ["RadioStar", "StarRadio", "sinr_at_station", "sinr_of_station"]
 

@@ -22,7 +22,7 @@ from folkman.packing.sums import contributions, forward_bits, settled_sums, sum_
 from folkman.problem.learnable import Learnable
 from folkman.problem.objective import model_weights
 from folkman.radio.delivery import Delivery, NetworkState, below
-from folkman.radio.network import RadioState
+from folkman.radio.epochs import RadioState
 from folkman.radio.replay import Replay
 from folkman.radio.serial import SerialState
 from folkman.radio.trace import PeerTimeline, last_slots

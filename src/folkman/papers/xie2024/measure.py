@@ -19,8 +19,9 @@ from folkman.problem.data import load
 from folkman.problem.partition import split
 from folkman.problem.problem import Problem, make_problem
 from folkman.radio import bandwidth, schedule
+from folkman.radio.air import place
 from folkman.radio.delay import snapshot
-from folkman.radio.network import RadioNetwork, place
+from folkman.radio.network import RadioNetwork
 from folkman.radio.trace import record_timeline
 from folkman.record.json_file import Json
 from folkman.theory.duality import survey
