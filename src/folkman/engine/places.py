@@ -7,7 +7,6 @@ simulator draws them before, and hands them over as a `PlacedRadio`.
 
 from dataclasses import replace
 
-from jax import Array
 from jax.typing import ArrayLike
 
 from folkman.engine.programs import compiled
