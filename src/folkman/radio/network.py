@@ -94,7 +94,7 @@ class Durations(NamedTuple):
 class Air(NamedTuple):
     """Where everything is, and the path gains that follow."""
 
-    nodes: Waypoint
+    nodes: Waypoint  # where nodes are, and where they go
     interferers: Points  # (band, point), nearest to the centre first
     link: Float[Array, "rx tx"]  # d^-a
     interferer: Float[Array, "rx band near"]  # d^-a of the nearest, which fade; 0 for padding
@@ -117,14 +117,14 @@ class RadioState(NamedTuple):
     unnoted: Bool[Array, " tx"]  # sent in the current period
     # slot at which the pair's last period ended: Gamma_W counts from here
     since: Int[Array, "rx tx"]
-    durations: Durations
+    durations: Durations  # sums for the means of Gamma_T and Gamma_W
     air_left: Float[Array, " tx"]  # slots that its broadcast still needs; `left` without rounding
 
 
 class LockstepRadio(NamedTuple):
     """Between peers in lock-step."""
 
-    radio: RadioState
+    radio: RadioState  # as between peers on their own beat
     running: Bool[Array, ""]  # is a round on?
     since: Int[Array, ""]  # its stamp
     held: Int[Array, "rx tx"]  # what the nodes may use
@@ -328,7 +328,12 @@ class RadioNetwork(Network):
         return channel.is_indexed(key, air.link.dtype) and jax.default_backend() == "cpu"
 
     def glance_slots(
-        self, air: Air, bits: ArrayLike, key: Array, *, full: bool = False
+        self,
+        air: Air,
+        bits: ArrayLike,
+        key: Array,
+        *,
+        full: bool = False,  # whether all interferers are drawn
     ) -> Float[Array, "rx tx"]:
         """Return the least that messages may take: of the interferers only the nearest are drawn.
 
@@ -393,7 +398,12 @@ class RadioNetwork(Network):
         return latency.transmission_slots(bits, band_hz, efficiency, self.slot_s)
 
     def start(
-        self, state: RadioState, over: Array, offers: Array, message_bits: ArrayLike, key: Array
+        self,
+        state: RadioState,
+        over: Array,  # whose period is over, (node,) bool
+        offers: Array,
+        message_bits: ArrayLike,
+        key: Array,
     ) -> tuple[RadioState, Array]:
         """Start the broadcasts of the nodes whose period is over and who have one for others.
 
@@ -533,7 +543,7 @@ def airtime(state: RadioState) -> Airtime:
 class RadioPeers:
     """The radio between peers on their own beat: the box of Algorithm 1."""
 
-    radio: RadioNetwork
+    radio: RadioNetwork  # the cell
     recent = 1  # the one on the air
     forwards = False
 
@@ -577,7 +587,7 @@ class RadioRounds:
     All who must hear it, that is.
     """
 
-    radio: RadioNetwork
+    radio: RadioNetwork  # the cell
 
     def init(self, num_nodes: int, key: PRNGKeyArray) -> LockstepRadio:
         """Drop the same nodes and interferers, at rest."""
