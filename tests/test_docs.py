@@ -6,6 +6,7 @@ Commands are run in `test_docs_shell.py`; here also those that cannot be are par
 
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -170,3 +171,63 @@ def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
         assert worker is not None
         assert ((tmp_path / "site" / page).parent / worker[1]).exists()
     assert "fresh air" in (tmp_path / "site" / "search" / "search_index.js").read_text().lower()
+    formulas_are_drawn(tmp_path / "site")
+    parameters_are_described(tmp_path / "site" / "reference")
+
+
+def formulas_are_drawn(site):
+    """Every formula of a page is MathML, and nothing of LaTeX is left outside of code."""
+    for page in site.rglob("*.html"):
+        source = (ROOT / "docs" / page.relative_to(site)).with_suffix(".md")
+        text = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
+        assert not re.search(r"\$|\\[a-z]{2,}|arithmatex", re.sub(r"<[^>]+>", "", text)), page
+        if source.exists():
+            assert text.count("<math") == len(formulas(source)), page
+
+
+def parameters_are_described(reference):
+    page = (reference / "algorithms.html").read_text()
+    row = page[page.index('id="folkman.algorithm.fedasync.fedasync"') :]
+    assert (
+        "versions behind which an upload is dropped"
+        in row[: row.index("max_staleness</code>") + 999]
+    )
+    assert "&gt;&gt;&gt; </span>" in row  # an example is code, not a quotation
+    assert "<blockquote>\n<blockquote>" not in page
+
+
+def formulas(path):
+    """Return the formulas of a page in LaTeX, as GitHub finds them: those set apart first."""
+    text = re.sub(r"^( *)```.*?^\1```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    apart = r"^(?:> ?)?\$\$\n(.*?)^(?:> ?)?\$\$$"
+    found = re.findall(apart, text, re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`+[^`]*`+", "", re.sub(apart, "", text, flags=re.DOTALL | re.MULTILINE))
+    return found + re.findall(r"\$([^$\s](?:[^$]*[^$\s])?)\$", text)
+
+
+def test_every_formula_can_be_drawn_and_has_no_sign_that_markdown_takes():
+    """GitHub reads Markdown before formulas: a backslash before a sign, and `|` in a table."""
+    pytest.importorskip("latex2mathml", reason="pip install 'folkman[docs]'")
+    as_mathml = runpy.run_path(str(ROOT / "docs" / "formulas.py"))["as_mathml"]
+    number = 0
+    for page in PAGES:
+        for latex in formulas(page):
+            number += 1
+            assert as_mathml(latex.replace("\n> ", "\n")).startswith("<math"), (page, latex)
+            assert not re.search(r"\\[^A-Za-z]|\|", latex), (page, latex)
+    assert number > 900
+
+
+def test_a_formula_becomes_mathml_and_an_unknown_command_is_an_error():
+    pytest.importorskip("latex2mathml", reason="pip install 'folkman[docs]'")
+    hook = runpy.run_path(str(ROOT / "docs" / "formulas.py"))
+    drawn = hook["as_mathml"](r"\lVert w_i \rVert^2 \le \frac{a}{b}", apart=True)
+    assert 'display="block"' in drawn
+    assert drawn.count('stretchy="false"') == 2
+    assert re.search(r"<msub><mi>w</mi><mi>i</mi></msub>", drawn)
+    assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in drawn
+    with pytest.raises(ValueError, match=r"got \\nosuch in"):
+        hook["as_mathml"](r"a \nosuch b")
+    page = '<p>If <span class="arithmatex">\\(a &lt; b\\)</span>.</p>'
+    assert "arithmatex" not in hook["on_page_content"](page)
+    assert "&#x0003C;" in hook["on_page_content"](page)
