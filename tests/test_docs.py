@@ -8,8 +8,6 @@ import json
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 import tomllib
 from contextlib import nullcontext
 from pathlib import Path
@@ -139,61 +137,6 @@ def test_every_block_has_a_known_language():
             re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE),
             re.MULTILINE,
         ), f"{page}: a command outside a block of sh is not run"
-
-
-@pytest.mark.process
-@pytest.mark.slow
-def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
-    """Strict: a link, an anchor or a name that is not found is an error; --quiet would silence them
-    uncounted."""
-    pytest.importorskip("mkdocstrings", reason="pip install 'folkman[docs]'")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--site-dir",
-        str(tmp_path / "site"),
-    ]
-
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
-    )
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "async_sharing" in (tmp_path / "site" / "reference" / "algorithms.html").read_text()
-    for page in ("index.html", "gallery/delay.html"):
-        text = (tmp_path / "site" / page).read_text()
-        fetched = re.findall(r'<(?:script|link)[^>]+(?:src|href)="?https?://[^">]+', text)
-        assert [tag for tag in fetched if "canonical" not in tag] == []
-        worker = re.search(r'src="?([^">]*iframe-worker.js)', text)  # searches a site on disk
-        assert worker is not None
-        assert ((tmp_path / "site" / page).parent / worker[1]).exists()
-    assert "fresh air" in (tmp_path / "site" / "search" / "search_index.js").read_text().lower()
-    formulas_are_drawn(tmp_path / "site")
-    parameters_are_described(tmp_path / "site" / "reference")
-
-
-def formulas_are_drawn(site):
-    """Every formula of a page is MathML, and nothing of LaTeX is left outside of code."""
-    for page in site.rglob("*.html"):
-        source = (ROOT / "docs" / page.relative_to(site)).with_suffix(".md")
-        text = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
-        assert not re.search(r"\$|\\[a-z]{2,}|arithmatex", re.sub(r"<[^>]+>", "", text)), page
-        if source.exists():
-            assert text.count("<math") == len(formulas(source)), page
-
-
-def parameters_are_described(reference):
-    page = (reference / "algorithms.html").read_text()
-    row = page[page.index('id="folkman.algorithm.fedasync.fedasync"') :]
-    assert (
-        "versions behind which an upload is dropped"
-        in row[: row.index("max_staleness</code>") + 999]
-    )
-    assert "&gt;&gt;&gt; </span>" in row  # an example is code, not a quotation
-    assert "<blockquote>\n<blockquote>" not in page
 
 
 def formulas(path):
