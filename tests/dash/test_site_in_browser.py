@@ -109,7 +109,7 @@ class Seen(HTMLParser):
             self.unnamed.append(given)
         if tag in ("a", "button") and ("href" in given or tag == "button"):
             self.inside = [given, bool(named)]
-        if tag == "input" and not named and "md-toggle" not in given.get("class", ""):
+        if tag == "input" and not named and "md-toggle" not in (given.get("class") or ""):
             self.unnamed += [] if given.get("data-md-color-scheme") else [given]
 
     def handle_data(self, data):
