@@ -5,7 +5,7 @@
     python tests/prose.py --wrap docs/guide.md     wrap its paragraphs and lists anew
 
 Code, tables, headings, quoted theorems, and formulas that are set in are not prose. Within a
-sentence a link is as many words as its text shows, and a piece of code is one.
+sentence a link is as many words as its text shows, and a piece of code or a formula is one.
 """
 
 import re
@@ -18,10 +18,10 @@ __all__ = ["MOST_CHARACTERS", "MOST_WORDS", "long_lines", "long_sentences", "wra
 
 ROOT = Path(__file__).parent.parent
 MOST_WORDS, MOST_CHARACTERS = 40, 100
-FENCE, TABLE, HEADING = re.compile(r"^\s*(```|~~~)"), re.compile(r"^\s*\|"), re.compile(r"^#")
+FENCE, TABLE, HEADING = re.compile(r"^\s*(```|~~~|\$\$$)"), re.compile(r"^\s*\|"), re.compile(r"^#")
 ITEM = re.compile(r"^(\s*)([*+-]|\d+\.)\s+")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-CODE = re.compile(r"`+[^`]*`+")
+CODE = re.compile(r"`+[^`]*`+|\$[^$\s](?:[^$]*[^$\s])?\$")  # and formulas: $a + b$
 END = re.compile(r"(?<=[.!?])[*_)\"']*\s+(?=[*_(\"'`]*[A-Z0-9`]|\*\w)")
 NO_END = re.compile(r"\b(?:e\.g|i\.e|cf|vs|eq|Eq|Fig|al|et al|No|approx|i\.i\.d)\.$")
 

@@ -6,9 +6,8 @@ Commands are run in `test_docs_shell.py`; here also those that cannot be are par
 
 import json
 import re
+import runpy
 import shlex
-import subprocess
-import sys
 import tomllib
 from contextlib import nullcontext
 from pathlib import Path
@@ -140,33 +139,38 @@ def test_every_block_has_a_known_language():
         ), f"{page}: a command outside a block of sh is not run"
 
 
-@pytest.mark.process
-@pytest.mark.slow
-def test_the_site_builds_with_every_link_and_reference_found(tmp_path):
-    """Strict: a link, an anchor or a name that is not found is an error; --quiet would silence them
-    uncounted."""
-    pytest.importorskip("mkdocstrings", reason="pip install 'folkman[docs]'")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--site-dir",
-        str(tmp_path / "site"),
-    ]
+def formulas(path):
+    """Return the formulas of a page in LaTeX, as GitHub finds them: those set apart first."""
+    text = re.sub(r"^( *)```.*?^\1```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    apart = r"^(?:> ?)?\$\$\n(.*?)^(?:> ?)?\$\$$"
+    found = re.findall(apart, text, re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`+[^`]*`+", "", re.sub(apart, "", text, flags=re.DOTALL | re.MULTILINE))
+    return found + re.findall(r"\$([^$\s](?:[^$]*[^$\s])?)\$", text)
 
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
-    )
 
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "async_sharing" in (tmp_path / "site" / "reference" / "algorithms.html").read_text()
-    for page in ("index.html", "gallery/delay.html"):
-        text = (tmp_path / "site" / page).read_text()
-        fetched = re.findall(r'<(?:script|link)[^>]+(?:src|href)="?https?://[^">]+', text)
-        assert [tag for tag in fetched if "canonical" not in tag] == []
-        worker = re.search(r'src="?([^">]*iframe-worker.js)', text)  # searches a site on disk
-        assert worker is not None
-        assert ((tmp_path / "site" / page).parent / worker[1]).exists()
-    assert "fresh air" in (tmp_path / "site" / "search" / "search_index.js").read_text().lower()
+def test_every_formula_can_be_drawn_and_has_no_sign_that_markdown_takes():
+    """GitHub reads Markdown before formulas: a backslash before a sign, and `|` in a table."""
+    pytest.importorskip("latex2mathml", reason="pip install 'folkman[docs]'")
+    as_mathml = runpy.run_path(str(ROOT / "docs" / "formulas.py"))["as_mathml"]
+    number = 0
+    for page in PAGES:
+        for latex in formulas(page):
+            number += 1
+            assert as_mathml(latex.replace("\n> ", "\n")).startswith("<math"), (page, latex)
+            assert not re.search(r"\\[^A-Za-z]|\|", latex), (page, latex)
+    assert number > 900
+
+
+def test_a_formula_becomes_mathml_and_an_unknown_command_is_an_error():
+    pytest.importorskip("latex2mathml", reason="pip install 'folkman[docs]'")
+    hook = runpy.run_path(str(ROOT / "docs" / "formulas.py"))
+    drawn = hook["as_mathml"](r"\lVert w_i \rVert^2 \le \frac{a}{b}", apart=True)
+    assert 'display="block"' in drawn
+    assert drawn.count('stretchy="false"') == 2
+    assert re.search(r"<msub><mi>w</mi><mi>i</mi></msub>", drawn)
+    assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in drawn
+    with pytest.raises(ValueError, match=r"got \\nosuch in"):
+        hook["as_mathml"](r"a \nosuch b")
+    page = '<p>If <span class="arithmatex">\\(a &lt; b\\)</span>.</p>'
+    assert "arithmatex" not in hook["on_page_content"](page)
+    assert "&#x0003C;" in hook["on_page_content"](page)

@@ -47,11 +47,11 @@ class Energy:
     """The powers of a node's radio, and what its arithmetic costs."""
 
     radiated_w: float | None = None  # None: the network's own power, or 1 W where it has none
-    amplifier_efficiency: float = 0.35
-    transmit_circuit_w: float = 0.0828
-    receive_w: float = 0.1058
+    amplifier_efficiency: float = 0.35  # share of the amplifier's power that is radiated
+    transmit_circuit_w: float = 0.0828  # drawn by the circuits while sending, besides the amplifier
+    receive_w: float = 0.1058  # drawn while receiving
     idle_w: float = 0.0  # drawn all the time; what is above comes on top
-    joules_per_operation: float = 1e-10
+    joules_per_operation: float = 1e-10  # of arithmetic
     joules_per_gradient: float | None = None  # None: by the operations of the model
     link_bits_per_s: float = 10e6  # where the network has no rate of its own
 
@@ -75,7 +75,11 @@ class Energy:
             "10e6 is the paper's band at 1 bit/s/Hz",
         )
 
-    def transmit_w(self, network_power_w: float | None = None) -> float:
+    def transmit_w(
+        self,
+        # what the network says that a node radiates; None: nothing
+        network_power_w: float | None = None,
+    ) -> float:
         """Return what a radio draws while it sends, P / efficiency + P_circuit."""
         radiated_w = self.radiated_w
         if radiated_w is None:

@@ -33,8 +33,9 @@ class Faults(NamedTuple):
         tuple[int, int, int | None], ...
     ] = ()  # (node, first slot away, slot of its new start)
     liars: float = 0.0  # share of the nodes
+    # what liars send: their message turned round, or noise
     attack: Literal["noise", "sign_flip"] = "sign_flip"
-    scale: float = 1.0
+    scale: float = 1.0  # of the attack: a factor, or the deviation of the noise
 
     def check(self, num_nodes: int) -> None:
         """Refuse faults that cannot happen to `num_nodes` nodes."""
@@ -99,7 +100,12 @@ class Faults(NamedTuple):
         return any(back is not None for *_, back in self.crash)
 
     def corrupt(
-        self, messages: Array, initial: Array, key: Array, *, about_zero: bool = False
+        self,
+        messages: Array,  # what honest nodes would send, (node, message)
+        initial: Array,  # w(0), (d,)
+        key: Array,
+        *,
+        about_zero: bool = False,  # whether a message is a difference of models
     ) -> Array:
         """Return what is sent instead of `messages` (node, message).
 

@@ -42,6 +42,20 @@ def test_the_schemas_are_schemas():
         json.dumps(schema_of(kind), allow_nan=False)
 
 
+def test_every_option_says_what_it_means():
+    definitions = comparison_schema()["$defs"]
+    tables = {name: each for name, each in definitions.items() if not name.startswith("own.")}
+    bare = {
+        f"{name}.{key}"
+        for name, each in tables.items()
+        for key, field in each["properties"].items()
+        if key != "name" and not field.get("description")
+    }
+    assert not bare
+    delay = tables["network.pipelined"]["properties"]
+    assert delay["download_slots"]["description"] == "slots of a server's answer; None: `gamma`"
+
+
 @pytest.mark.parametrize("path", RUNS)
 def test_every_example_fits(path, of_run):
     assert [error.message for error in of_run.iter_errors(read(path))] == []

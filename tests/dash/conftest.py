@@ -26,22 +26,26 @@ CONTRASTS = """() => {
             .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
+    const over = (ink, rgb) => ink.rgb.map((v, i) => ink.a * v + (1 - ink.a) * rgb[i]);
     const ground = (element) => {
         if (element.matches(".number, .on, .cell"))
             return parse(getComputedStyle(element.previousElementSibling).fill).rgb;
+        const veils = [];
         for (let each = element; each; each = each.parentElement) {
             const found = parse(getComputedStyle(each).backgroundColor);
-            if (found.a > 0.99) return found.rgb;
+            veils.unshift(found);
+            if (found.a > 0.99) break;
         }
-        return [255, 255, 255];
+        return veils.reduce((rgb, veil) => over(veil, rgb), [255, 255, 255]);
     };
     const worst = [];
     for (const element of document.querySelectorAll("h1,h2,h3,p,a,li,dt,dd,th,td,summary,figcaption,small,code,label,select,button,span,svg.panel text,svg.map text")) {
         const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-        if (!own || !element.checkVisibility()) continue;
+        if (!own || !element.checkVisibility() || element.matches(".md-skip")) continue;
         const style = getComputedStyle(element);
         const ink = element.closest("svg") ? style.fill : style.color;
-        const pair = [luminance(parse(ink).rgb), luminance(ground(element))].sort((a, b) => a - b);
+        const below = ground(element);
+        const pair = [luminance(over(parse(ink), below)), luminance(below)].sort((a, b) => a - b);
         worst.push([(pair[1] + 0.05) / (pair[0] + 0.05), element.tagName, element.textContent.slice(0, 40)]);
     }
     return worst.sort((a, b) => a[0] - b[0]).slice(0, 3);

@@ -67,7 +67,11 @@ class PairedState(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def constants(topology: str, num_nodes: int, rate: float) -> tuple[float, float]:
+def constants(
+    topology: str,
+    num_nodes: int,
+    rate: float,  # meetings that a node has in a slot, in the mean
+) -> tuple[float, float]:
     """Return e and a~ of a graph; alone a node needs neither."""
     nodes = np.arange(num_nodes)
     if topology == "ring":
@@ -91,9 +95,10 @@ def constants(topology: str, num_nodes: int, rate: float) -> tuple[float, float]
 def a2cid2(
     step: Number = 0.1,
     topology: Literal["bipartite", "ring"] = "ring",
-    rate: float = 1.0,
+    rate: float = 1.0,  # meetings that a node has in a slot, in the mean
+    # slots without an answer until a proposal is sent again; None: learnt
     patience: int | None = None,
-    kept_answers: int = 8,
+    kept_answers: int = 8,  # answers that a passive node keeps, to repeat them
     decay: Decay = Decay(),  # noqa: B008 - immutable
     shrinking: Shrinking = Shrinking(),  # noqa: B008 - immutable
 ) -> Algorithm:

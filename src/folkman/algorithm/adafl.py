@@ -79,13 +79,24 @@ class Measured(NamedTuple):
     budget: Array  # () R
 
 
-def divergence(tau: Array, step: Number, beta: Array, delta: Array) -> Array:
+def divergence(
+    tau: Array,  # local steps
+    step: Number,
+    beta: Array,  # smoothness of the losses
+    delta: Array,  # how far the nodes' gradients are apart
+) -> Array:
     """Return h(tau), a bound on how far tau local steps lead from those on all data."""
     grown = jnp.expm1(tau * jnp.log1p(step * beta)) / beta - step * tau
     return jnp.where(delta > 0, jnp.maximum(delta * grown, 0.0), 0.0)
 
 
-def best_tau(tau: Array, tau_max: int, step: Number, phi: Number, run: Measured) -> Array:
+def best_tau(
+    tau: Array,  # local steps of the round before
+    tau_max: int,  # most local steps of a round
+    step: Number,
+    phi: Number,  # control parameter phi of G
+    run: Measured,  # what the server has measured
+) -> Array:
     """Return the next tau."""
     t = jnp.arange(1, 10 * tau_max + 1).astype(run.beta.dtype)
     h = divergence(t, step, run.beta, run.delta)
@@ -99,11 +110,13 @@ def best_tau(tau: Array, tau_max: int, step: Number, phi: Number, run: Measured)
 @method
 def adafl(
     step: Number = 0.1,
+    # local steps of a round; adaptive: the server finds them
     tau: int | Literal["adaptive"] = "adaptive",
-    budget: int | None = None,
-    phi: Number = 5e-5,
-    tau_max: int = 100,
-    horizon: int | None = None,
+    budget: int | None = None,  # slots of the whole run, R; None: `horizon`
+    phi: Number = 5e-5,  # control parameter phi of G
+    tau_max: int = 100,  # most local steps of a round
+    horizon: int | None = None,  # slots of the run, given by `folkman run`
+    # where a node estimates smoothness: at the end of a round, or of the last gradient
     estimate: Literal["end", "last_gradient"] = "end",
     descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:

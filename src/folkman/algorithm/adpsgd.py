@@ -122,7 +122,7 @@ class MeetingState(NamedTuple):
     first: Array  # (node,) passive: the sendings of that proposal when it was heard
     served: Array  # (node,) passive: the last number answered of each
     seen: Array  # (node,) passive: the sendings of the proposal that it answered
-    kept: KeptAnswers
+    kept: KeptAnswers  # answers of the last meetings, to be repeated
     updates: Array  # () gradients done
 
 
@@ -133,10 +133,12 @@ def _where(choice: Array, new: MeetingState, old: MeetingState) -> MeetingState:
 @method
 def adpsgd(
     step: Number = 0.1,
+    # a graph whose edges join even nodes with odd ones
     topology: Literal["bipartite", "ring"] = "bipartite",
-    wait: bool = False,
+    wait: bool = False,  # whether an active node rests until its meeting is over
+    # slots without an answer until a proposal is sent again; None: learnt
     patience: int | None = None,
-    kept_answers: int = 8,
+    kept_answers: int = 8,  # answers that a passive node keeps, to repeat them
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:

@@ -53,6 +53,7 @@ class OwnBeatState(NamedTuple):
 @method
 def async_dgd(
     step: Number = 0.1,
+    # atc: a node steps, then sends; dgd: it sends the model that it steps from
     form: Literal["atc", "dgd"] = "atc",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable

@@ -98,7 +98,7 @@ class SharingState(NamedTuple):
     params: Array  # (d,) w_i
     updates: Array  # () updates done
     num_nodes: Array  # () I
-    memory: DelayMemory
+    memory: DelayMemory  # of gradients and points, for a delay policy
     work: Work | None  # None where no policy asks for it
     own: OwnMemory | None = None  # None where no own past is looked at
     pace: Pace | None = None  # None unless the own part is centred
@@ -116,14 +116,15 @@ def async_sharing(
     scaling: Literal["local", "theorem", "figure"] = "theorem",
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
-    delay_policy: DelayPolicy = "none",
+    delay_policy: DelayPolicy = "none",  # how the step shrinks with the age of the copies
     smoothness: float | None = None,
-    max_age: int | None = None,
+    max_age: int | None = None,  # copies that are older, in slots, are left out; None: none is
+    # [.]+, a function of w and the step; None: none
     projection: Callable[[Array, Array], Array] | None = None,
     descent: Descent = Descent(),  # noqa: B008 - immutable
-    own: OwnRule = "newest",
-    memory: int = 64,
-    network_momentum: float = 0.0,
+    own: OwnRule = "newest",  # which own progress enters v_i, or its share rho as a number
+    memory: int = 64,  # own parameters that are kept, for parts of the own past
+    network_momentum: float = 0.0,  # beta of the momentum of the network; 0: none
 ) -> Algorithm:
     """Build Algorithm 1's learning rule; `projection(w, step)` is [.]+, none by default.
 

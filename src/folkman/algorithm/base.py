@@ -67,7 +67,7 @@ class Place(NamedTuple):
     """Who a node is, told once at its start."""
 
     node: Int[Array, ""]  # its number
-    num_nodes: int
+    num_nodes: int  # I
     key: Array  # of its own draws at the start
 
 
@@ -99,7 +99,10 @@ class Inbox:
         row_weights = jnp.zeros(self.store.shape[0], self.store.dtype).at[self.row].add(weights)
         return jnp.dot(row_weights, self.store, precision="highest")  # GPUs would round to ten bits
 
-    def payload(self, nbr: int | Int[Array, ""]) -> Float[Array, " message"]:
+    def payload(
+        self,
+        nbr: int | Int[Array, ""],  # number of the neighbour
+    ) -> Float[Array, " message"]:
         """Return the payload held of one neighbour."""
         return self.store[self.row[nbr]]
 
@@ -132,7 +135,7 @@ Prices: TypeAlias = Callable[[int, int], tuple[int, ...]]
 class Price(NamedTuple):
     """What a message costs on the air, where it is not its entries at the price of a parameter."""
 
-    bits: Prices
+    bits: Prices  # (d, bits of a parameter) -> bits of each form of a message
     copy_bits: Prices | None = None  # of what one receiver needs of it, sent to each; None: all
     form: Callable[[State], Array] = _first_form  # which of the forms the message has now
 
@@ -148,7 +151,7 @@ class Declares(NamedTuple):
     The promises are for the method as it was built: with all nodes taking part, on `ideal`.
     """
 
-    assumes: frozenset[Assumption] = frozenset()
+    assumes: frozenset[Assumption] = frozenset()  # what a network or a fault must not break
     needs: Callable[[int], int] | None = None  # of this many nodes, how many must stay
     price: Price | None = None  # None: every entry of the message at the price of a parameter
     differences: bool = False  # are the first d entries of a message a difference of models?
@@ -180,15 +183,17 @@ class Algorithm:
     """What one node knows at first, does in a slot, sends, and would deploy."""
 
     name: str
-    init: Callable[[Array, Place], State]
-    point: Callable[[State, Inbox], Array]
+    init: Callable[[Array, Place], State]  # (w(0), place) -> the first state
+    point: Callable[[State, Inbox], Array]  # (state, inbox) -> where the gradient is taken
     update: Callable[[State, Inbox, Array, Array, Array], State]  # (state, inbox, loss, grad, key)
-    message: Callable[[State], Array]
+    message: Callable[[State], Array]  # state -> what is sent
     # its alpha-weighted sum over nodes is the network's model; where it `declares` evenly, the mean
     params: Callable[[State], Array]
-    receive: Callable[[State, Inbox], State] = _keep
+    receive: Callable[[State, Inbox], State] = _keep  # (state, inbox) -> state, before the gradient
     model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
+    # how messages reach others
     travel: Travel = Broadcast()  # noqa: RUF009 - immutable
+    # what it needs of a network, and what it promises
     declares: Declares = Declares()  # noqa: RUF009 - immutable
 
     recipe: ClassVar["Recipe | None"] = None  # how it was built; set on what a `method` returns

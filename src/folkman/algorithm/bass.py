@@ -80,7 +80,9 @@ def broadcast_sets(adjacency: NDArray[np.bool_]) -> NDArray[np.int_]:
 
 
 def probabilities(
-    adjacency: NDArray[np.bool_], sets: NDArray[np.int_], budget: float
+    adjacency: NDArray[np.bool_],
+    sets: NDArray[np.int_],  # number of the set of each node, (node,)
+    budget: float,
 ) -> NDArray[np.float64]:
     """Return p, (set,): the best that supergradient steps meet."""
     number = int(sets.max()) + 1

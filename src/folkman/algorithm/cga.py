@@ -65,9 +65,10 @@ BIBTEX = r"""@inproceedings{cga,
 @method
 def cga(
     step: Number = 0.1,
+    # the paper's recursion, or that of the released code
     form: Literal["paper", "released"] = "paper",
     margin: Number | None = None,
-    momentum: Number = 0.9,
+    momentum: Number = 0.9,  # mu; the method's own momentum
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable

@@ -63,9 +63,10 @@ class ChocoMemory(NamedTuple):
 def choco(
     step: Number = 0.1,
     gossip_step: Number = 0.4,
+    # how differences are packed
     compression: Literal["top_k", "rand_k", "qsgd", "sign", "none"] = "top_k",
-    kept: float = 0.25,
-    bits: int = 4,
+    kept: float = 0.25,  # share of the entries that top_k and rand_k send
+    bits: int = 4,  # bits of an entry with qsgd
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable

@@ -61,7 +61,10 @@ class CompressedState(NamedTuple):
     error: Array  # (link, d) e of each neighbour, or (1, d) of the own gradient
 
 
-def signs(vector: Array, cuts: tuple[slice, ...]) -> Array:
+def signs(
+    vector: Array,  # a gradient with what was left out before (d,)
+    cuts: tuple[slice, ...],  # where each tensor lies in the vector
+) -> Array:
     """Return (||p||_1 / n) sign(p) for each segment of a vector.
 
     >>> signs(jnp.asarray([3.0, -1.0, 5.0]), (slice(0, 2), slice(2, 3))).tolist()
@@ -73,11 +76,12 @@ def signs(vector: Array, cuts: tuple[slice, ...]) -> Array:
 @method
 def compcga(
     step: Number = 0.1,
-    compress: Literal["exchanged", "own"] = "exchanged",
-    memory: bool = True,
+    compress: Literal["exchanged", "own"] = "exchanged",  # which gradients are sent as signs
+    memory: bool = True,  # whether what the signs leave out is kept and sent later
+    # the paper's recursion, or that of the released code
     form: Literal["paper", "released"] = "paper",
     margin: Number | None = None,
-    momentum: Number = 0.9,
+    momentum: Number = 0.9,  # mu; the method's own momentum
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable

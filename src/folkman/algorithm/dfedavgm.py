@@ -53,7 +53,11 @@ class DFedAvgMMemory(NamedTuple):
     sent: Array  # (d,) z_i or q_i
 
 
-def round_at_random(vector: Array, bits: int, key: Array) -> Array:
+def round_at_random(
+    vector: Array,  # the entries to round (d,)
+    bits: int,  # bits of an entry, b
+    key: Array,
+) -> Array:
     """Return the vector with entries at 2^bits - 1 equally spaced levels, on average itself."""
     spacing = jnp.max(jnp.abs(vector)) / (2 ** (bits - 1) - 1)
     level = vector / jnp.where(spacing > 0, spacing, 1.0)
@@ -64,9 +68,10 @@ def round_at_random(vector: Array, bits: int, key: Array) -> Array:
 def dfedavgm(
     step: Number = 0.1,
     local_steps: int = 5,
-    momentum: Number = 0.9,
+    momentum: Number = 0.9,  # theta, of local steps
+    # whether models or differences are averaged
     exchange: Literal["models", "differences"] = "models",
-    bits: int = 0,
+    bits: int = 0,  # bits of an entry of a difference, b
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable

@@ -58,7 +58,7 @@ class SharpnessMemory(NamedTuple):
 @method
 def dfedsam(
     step: Number = 0.1,
-    rho: Number = 0.05,
+    rho: Number = 0.05,  # radius of the ball in which the loss is at its highest
     local_steps: int = 5,
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable

@@ -74,11 +74,11 @@ class ChunkState(NamedTuple):
 @method
 def dfl_aa(
     step: Number = 0.1,
-    chunks: int = 4,
-    tau: Number = 10.0,
-    beta: Number = 0.1,
-    least_share: Number = 0.1,
-    chunk_seed: int = 0,
+    chunks: int = 4,  # parts into which a model is cut, C
+    tau: Number = 10.0,  # age in own gradients after which a model counts 1/e
+    beta: Number = 0.1,  # weight of the newest value in the running mean of p_ij
+    least_share: Number = 0.1,  # least p_ij that is divided by
+    chunk_seed: int = 0,  # seed of the permutation that all nodes share
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable

@@ -59,18 +59,19 @@ class SparseMemory(NamedTuple):
 @method
 def dispfl(
     step: Number = 0.1,
-    density: float = 0.5,
-    layers: Layers = "erk",
-    anneal: float = 0.5,
-    rounds: int = 500,
+    density: float = 0.5,  # share of the entries that a node keeps
+    layers: Layers = "erk",  # how the density is shared among tensors: erk or uniform
+    anneal: float = 0.5,  # share of entries that are dropped and regrown at first, f
+    rounds: int = 500,  # rounds until nothing is regrown any more, R
+    # where entries grow again: at random, or where gradients are large
     regrowth: Literal["random", "gradient"] = "random",
-    topology: RoundTopology = "full",
-    in_degree: int = 1,
-    active: float = 1.0,
+    topology: RoundTopology = "full",  # who sends to whom in a round
+    in_degree: int = 1,  # nodes that each one hears, where they are drawn
+    active: float = 1.0,  # share of the nodes that learn in a round
     local_steps: int = 1,
-    round_decay: float = 1.0,
-    clip: float = 0.0,
-    weight_decay: Number = 0.0,
+    round_decay: float = 1.0,  # factor of the step from round to round
+    clip: float = 0.0,  # largest norm of a gradient; 0: no limit
+    weight_decay: Number = 0.0,  # lambda, the pull of a gradient step towards 0
     shapes: Shapes | None = None,
 ) -> Algorithm:
     """Build DisPFL: E = `local_steps`, f = `anneal`, R = `rounds`, eta = `step round_decay^r`.

@@ -71,7 +71,11 @@ class FragmentState(NamedTuple):
     updates: Array  # () gradients done
 
 
-def fragment_of(dim: int, fragments: int, seed: int) -> NDArray[np.int32]:
+def fragment_of(
+    dim: int,
+    fragments: int,  # parts into which a model is cut, F
+    seed: int,
+) -> NDArray[np.int32]:
     """Return which fragment each entry of a model belongs to, (d,)."""
     found = np.empty(dim, np.int32)
     found[np.random.default_rng(seed).permutation(dim)] = np.arange(dim) % fragments
@@ -81,10 +85,10 @@ def fragment_of(dim: int, fragments: int, seed: int) -> NDArray[np.int32]:
 @method
 def divshare(
     step: Number = 0.1,
-    fragments: int = 4,
-    fanout: int = 2,
+    fragments: int = 4,  # parts into which a model is cut, F
+    fanout: int = 2,  # nodes that each fragment goes to, J
     local_steps: int = 1,
-    fragment_seed: int = 0,
+    fragment_seed: int = 0,  # seed of the permutation that all nodes share
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:

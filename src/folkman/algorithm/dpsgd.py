@@ -53,6 +53,7 @@ class GossipMemory(NamedTuple):
 @method
 def dpsgd(
     step: Number = 0.1,
+    # whether a node averages before its step or after it
     order: Literal["combine_first", "adapt_first"] = "combine_first",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable

@@ -66,9 +66,9 @@ class UpdateState(NamedTuple):
 @method
 def draco(
     step: Number = 0.1,
-    send_chance: Number = 0.5,
-    most_received: int | None = None,
-    window: int = 10,
+    send_chance: Number = 0.5,  # chance that a node sends after a gradient
+    most_received: int | None = None,  # messages used in a window, Psi; None: all
+    window: int = 10,  # length of a window, in gradients
     graph: Graph = Graph("complete"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable

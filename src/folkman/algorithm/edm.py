@@ -42,8 +42,8 @@ BIBTEX = r"""@misc{edm,
 @method
 def edm(
     step: Number = 0.1,
-    momentum: float = 0.9,
-    weights: Literal["lazy", "whole"] = "lazy",
+    momentum: float = 0.9,  # beta, of the method's own momentum
+    weights: Literal["lazy", "whole"] = "lazy",  # W itself, or the lazy (1 + W) / 2
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     shrinking: Shrinking = Shrinking(),  # noqa: B008 - immutable

@@ -60,10 +60,11 @@ ROUNDS = 512
 @method
 def epidemic(
     step: Number = 0.1,
+    # whom a node sends to: own choice, or a graph that all know
     sampling: Literal["local", "oracle"] = "local",
-    fanout: int | None = None,
+    fanout: int | None = None,  # nodes that each one sends to, s; None: ceil(log2 I)
     local_steps: int = 1,
-    graph_seed: int = 0,
+    graph_seed: int = 0,  # seed of the graphs
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:
@@ -118,7 +119,12 @@ def epidemic(
 
 
 @lru_cache(maxsize=8)
-def receivers(sampling: str, num_nodes: int, fanout: int | None, seed: int) -> NDArray[np.int32]:
+def receivers(
+    sampling: str,  # local or oracle
+    num_nodes: int,
+    fanout: int | None,  # nodes that each one sends to, s; None: ceil(log2 I)
+    seed: int,
+) -> NDArray[np.int32]:
     """Return whom each node sends to in each round, (round, tx, s)."""
     sent_to = min((num_nodes - 1).bit_length() if fanout is None else fanout, num_nodes - 1)
     rng = np.random.default_rng(seed)

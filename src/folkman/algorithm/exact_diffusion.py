@@ -53,7 +53,7 @@ BIBTEX = r"""@article{exact_diffusion,
 @method
 def exact_diffusion(
     step: Number = 0.1,
-    weights: Literal["lazy", "whole"] = "lazy",
+    weights: Literal["lazy", "whole"] = "lazy",  # W itself, or the lazy (1 + W) / 2
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable

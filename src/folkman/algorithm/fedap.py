@@ -70,7 +70,8 @@ class FedAPServer(NamedTuple):
 @method
 def fedap(
     step: Number = 0.1,
-    m: int | None = None,
+    m: int | None = None,  # uploads that end a round; None: half the nodes, rounded up
+    # whose uploads count: the fastest, drawn ones, or who the radio lets send
     selection: Literal["fastest", "random", "sinr"] = "fastest",
     local_steps: int = 1,
     rule: Rule = Rule(),  # noqa: B008 - immutable

@@ -56,7 +56,11 @@ class FedAsyncServer(NamedTuple):
     answers: Array  # (node,) bool: who has uploaded and is to be answered
 
 
-def staleness_factor(kind: Staleness, slope: float, hinge: Number) -> Callable[[Array], Array]:
+def staleness_factor(
+    kind: Staleness,  # how the factor falls with age
+    slope: float,  # of the fall
+    hinge: Number,  # age until which it does not fall
+) -> Callable[[Array], Array]:
     """Return s(u)."""
     if kind == "constant":
         return jnp.ones_like
@@ -69,14 +73,14 @@ def staleness_factor(kind: Staleness, slope: float, hinge: Number) -> Callable[[
 @method
 def fedasync(
     step: Number = 0.1,
-    mixing: Number = 0.6,
-    staleness: Staleness = "polynomial",
-    slope: float | None = None,
-    hinge: Number = 4.0,
-    rho: float = 0.005,
+    mixing: Number = 0.6,  # share of the new model in the server's, before its age counts
+    staleness: Staleness = "polynomial",  # how the share falls with age
+    slope: float | None = None,  # of the fall; None: 0.5, and 10 for the hinge
+    hinge: Number = 4.0,  # age until which the share does not fall
+    rho: float = 0.005,  # weight of the pull of local steps towards the server's model
     local_steps: int = 1,
-    max_staleness: int = 16,
-    weighted: bool = False,
+    max_staleness: int = 16,  # versions behind which an upload is dropped
+    weighted: bool = False,  # whether the share follows the node's data
     decay: Decay = Decay(),  # noqa: B008 - immutable
     sampling: Sampling = EVERYONE,
     descent: Descent = Descent(),  # noqa: B008 - immutable

@@ -67,6 +67,7 @@ class FedAvgServer(NamedTuple):
 def fedavg(
     step: Number = 0.1,
     local_steps: int = 1,
+    # of local steps; it begins anew in every round
     optimizer: Literal["sgd", "momentum", "adam"] = "sgd",
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
@@ -74,6 +75,7 @@ def fedavg(
     sampling: Sampling = EVERYONE,
     server: ServerRule = "sgd",
     server_step: float = 1.0,
+    # whether a station averages, or the devices by an all-reduce
     through: Literal["station", "devices"] = "station",
     shrinking: Shrinking = Shrinking(),  # noqa: B008 - immutable
 ) -> Algorithm:

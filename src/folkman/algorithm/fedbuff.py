@@ -57,9 +57,9 @@ class FedBuffServer(NamedTuple):
 @method
 def fedbuff(
     step: Number = 0.1,
-    buffer_size: int | None = None,
+    buffer_size: int | None = None,  # differences that move the server, K; None: at most 10
     server_step: float = 1.0,
-    exponent: float = 0.5,
+    exponent: float = 0.5,  # power by which a difference counts less with its age
     local_steps: int = 1,
     decay: Decay = Decay(),  # noqa: B008 - immutable
     sampling: Sampling = EVERYONE,

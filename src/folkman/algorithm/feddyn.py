@@ -69,7 +69,7 @@ class FedDynServer(NamedTuple):
 @method
 def feddyn(
     step: Number = 0.1,
-    alpha: float = 0.1,
+    alpha: float = 0.1,  # a, the weight of the pull towards the server's model
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,
     decay: Decay = Decay(),  # noqa: B008 - immutable

@@ -64,9 +64,9 @@ def fedopt(
     step: Number = 0.1,
     server: ServerRule = "adam",
     server_step: float = 0.01,
-    beta_1: float = FIRST,
-    beta_2: float = SECOND,
-    tau: float = TAU,
+    beta_1: float = FIRST,  # decay of the first moment
+    beta_2: float = SECOND,  # decay of the second moment
+    tau: float = TAU,  # added to the root of the second moment
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,
     decay: Decay = Decay(),  # noqa: B008 - immutable

@@ -69,7 +69,11 @@ class FedSAServer(NamedTuple):
     answers: Array  # (node,) bool: who is to receive the new model
 
 
-def best_number(cycle_slots: Sequence[float], step: float, mu: float) -> int:
+def best_number(
+    cycle_slots: Sequence[float],  # slots from model to upload of each node, T_i
+    step: float,
+    mu: float,  # strong convexity of the losses
+) -> int:
     """Return the M that should finish first for mu-strongly convex losses.
 
     `cycle_slots` holds the T_i.
@@ -88,7 +92,10 @@ def best_number(cycle_slots: Sequence[float], step: float, mu: float) -> int:
     return int(number[np.argmin(cost)])
 
 
-def relative_rates(counts: Array, clip: float) -> Array:
+def relative_rates(
+    counts: Array,  # how often each node was in time, (node,)
+    clip: float,  # largest factor
+) -> Array:
     """Return eta_i / eta, (node,)."""
     rates = jnp.sum(counts) / (len(counts) * jnp.maximum(counts, 1))
     return jnp.where(counts > 0, jnp.clip(rates, 1.0 / clip, clip), 1.0)
@@ -97,12 +104,13 @@ def relative_rates(counts: Array, clip: float) -> Array:
 @method
 def fedsa(
     step: Number = 0.1,
+    # uploads that end a round; None: half the nodes, rounded up
     M: int | None = None,  # noqa: N803 - the paper's name
-    aggregation: Literal["retain", "mean"] = "retain",
-    bound: int | None = None,
-    late: Literal["wait", "discard"] = "wait",
-    adaptive: bool = True,
-    clip: float = 4.0,
+    aggregation: Literal["retain", "mean"] = "retain",  # whether the model before keeps its share
+    bound: int | None = None,  # rounds that a node may be behind; None: any number
+    late: Literal["wait", "discard"] = "wait",  # what becomes of the upload of a node at the bound
+    adaptive: bool = True,  # whether nodes that upload seldom take longer steps
+    clip: float = 4.0,  # largest factor between a node's step and the mean one
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,
     descent: Descent = Descent(),  # noqa: B008 - immutable

@@ -72,9 +72,9 @@ class Root(NamedTuple):
 def hierfavg(
     step: Number = 0.1,
     cells: int = 2,
-    global_every: int = 2,
+    global_every: int = 2,  # rounds of the cells between two averages of all, q
     local_steps: int = 1,
-    backhaul_slots: int = 0,
+    backhaul_slots: int = 0,  # slots of a message between a station and the root
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:

@@ -87,7 +87,10 @@ def matchings(adjacency: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.array(found).reshape(-1, nodes, nodes)
 
 
-def probabilities(parts: NDArray[np.float64], budget: float) -> NDArray[np.float64]:
+def probabilities(
+    parts: NDArray[np.float64],  # Laplacians of the matchings
+    budget: float,
+) -> NDArray[np.float64]:
     """Return p, (matching,): the best that supergradient steps from equal parts meet."""
     number = len(parts)
     p = best = np.full(number, budget)
@@ -102,7 +105,10 @@ def probabilities(parts: NDArray[np.float64], budget: float) -> NDArray[np.float
     return best
 
 
-def best_weight(parts: NDArray[np.float64], p: NDArray[np.float64]) -> float:
+def best_weight(
+    parts: NDArray[np.float64],  # Laplacians of the matchings
+    p: NDArray[np.float64],  # chance of each matching in a round
+) -> float:
     """Return a; of a matching L_j^2 = 2 L_j, so that E[L^2] = L^2 + 2 V."""
     mean = np.einsum("m,mij->ij", p, parts)
     spread = np.einsum("m,mij->ij", p * (1 - p), parts)

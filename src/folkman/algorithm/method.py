@@ -51,7 +51,9 @@ class Recipe(NamedTuple):
         return _remembered(self.builder(**options), self._replace(numbers=tuple(numbers)))
 
 
-def method(builder: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+def method(
+    builder: Callable[..., Algorithm],  # function from options to an algorithm
+) -> Callable[..., Algorithm]:
     """Let a builder's algorithms be values, and its groups of options be single options."""
     hints = get_type_hints(builder, include_extras=True)
     parameters, groups = _flat(inspect.signature(builder), hints)

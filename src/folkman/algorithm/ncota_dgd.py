@@ -61,7 +61,7 @@ class AirMemory(NamedTuple):
 def ncota_dgd(
     step: Number = 0.1,
     gossip_step: Number = 0.5,
-    gossip_decay: Number = 0.0,
+    gossip_decay: Number = 0.0,  # delta, by which gamma falls from round to round; 0: not
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable

@@ -41,7 +41,11 @@ BIBTEX = r"""@misc{proxskip,
 }"""
 
 
-def tosses(seed: int, chance: float, number: Array) -> Array:
+def tosses(
+    seed: int,
+    chance: float,  # chance of a gossip step, p
+    number: Array,  # of the round, from 0
+) -> Array:
     """Return how many tosses it takes in a round until one succeeds: at least 1."""
     drawn = jax.random.uniform(
         jax.random.fold_in(jax.random.key(seed), number), (), jnp.float32, minval=1e-7
@@ -53,9 +57,9 @@ def tosses(seed: int, chance: float, number: Array) -> Array:
 @method
 def proxskip(
     step: Number = 0.1,
-    chance: float = 0.5,
-    coin_seed: int = 0,
-    weights: Literal["lazy", "whole"] = "lazy",
+    chance: float = 0.5,  # chance of a gossip step after a gradient, p
+    coin_seed: int = 0,  # seed of the tosses, which all nodes share
+    weights: Literal["lazy", "whole"] = "lazy",  # W itself, or the lazy (1 + W) / 2
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable

@@ -56,7 +56,12 @@ class Table(NamedTuple):
     means: Array  # (node, d) m_i, times eta; zeros for none
     counts: Array  # (node,) how many of each node
 
-    def entered(self, node: Array, gradient: Array, enters: Array) -> "Table":
+    def entered(
+        self,
+        node: Array,
+        gradient: Array,  # (d,)
+        enters: Array,  # () bool: whether it does
+    ) -> "Table":
         """Return the table after a gradient of a node has entered, if it does."""
         counts = self.counts.at[node].add(enters.astype(jnp.int32))
         number = jnp.maximum(counts[node], 1).astype(gradient.dtype)

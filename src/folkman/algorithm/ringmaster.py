@@ -64,8 +64,8 @@ class RingmasterServer(NamedTuple):
 @method
 def ringmaster(
     step: Number = 0.1,
-    max_delay: int | None = None,
-    stops: bool = False,
+    max_delay: int | None = None,  # versions behind which a gradient is dropped, R; None: I
+    stops: bool = False,  # whether the server ends work that will be dropped
     decay: Decay = Decay(),  # noqa: B008 - immutable
     sampling: Sampling = EVERYONE,
     descent: Descent = Descent(),  # noqa: B008 - immutable

@@ -79,13 +79,14 @@ class PushState(NamedTuple):
 @method
 def sgp(
     step: Number = 0.1,
-    mode: Literal["lockstep", "asynchronous"] = "lockstep",
-    least_weight: Number = 0.1,
+    mode: Literal["lockstep", "asynchronous"] = "lockstep",  # rounds, or own beats
+    least_weight: Number = 0.1,  # y_i never falls below it
+    # what a receiver keeps: the sum of all, or one for each neighbour
     sums: Literal["total", "neighbour"] = "total",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable
-    pushes: Literal["by_age", "whole"] = "by_age",
+    pushes: Literal["by_age", "whole"] = "by_age",  # how much of its mass a node gives away
 ) -> Algorithm:
     """Build stochastic gradient push.
 

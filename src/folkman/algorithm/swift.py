@@ -81,8 +81,10 @@ def offered_weights(adjacency: NDArray[np.bool_]) -> Array:
 @method
 def swift(
     step: Number = 0.1,
-    every: int = 1,
+    every: int = 1,  # own steps from one averaging to the next, s
+    # what stands for a neighbour that was not heard
     missing: Literal["stored", "self", "scale"] = "stored",
+    # Metropolis weights, or those of the released code
     weights: Literal["metropolis", "released"] = "metropolis",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable

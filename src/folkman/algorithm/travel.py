@@ -50,8 +50,9 @@ class Mixing(NamedTuple):
     `weights` are then positive where two nodes ever meet.
     """
 
-    weights: Callable[[Array], Array]
-    waits: bool = True
+    weights: Callable[[Array], Array]  # who heard whom (rx, tx) -> W
+    waits: bool = True  # whether a round lasts until every edge is served
+    # (number of nodes, round) -> W of that round; None: the same in all
     in_round: Callable[[int, Array], Array] | None = None
 
 
@@ -63,9 +64,9 @@ class Server(NamedTuple):
 
     init: Callable[[Array, int], State]  # (w0, num_nodes) -> state
     receive: Callable[[State, "Inbox", Array], State]  # (state, inbox, key), in every slot
-    offers: Callable[[State], Array]
-    message: Callable[[State], Array]
-    params: Callable[[State], Array]
+    offers: Callable[[State], Array]  # state -> to whom it wants to send now, (node,)
+    message: Callable[[State], Array]  # state -> what it sends
+    params: Callable[[State], Array]  # state -> its model (d,)
     rounds: Callable[[State], Array]  # aggregations so far
     # versions behind of each upload that arrives, where those of one slot are taken one by one;
     # None: aggregations since the model was formed that it began from
@@ -135,8 +136,10 @@ class Broadcast(Travel):
     role = "peers, asynchronous"
     a_round = "a broadcast: {up}"
 
-    mixing: Mixing | None = None
+    mixing: Mixing | None = None  # weights between peers; None: data shares
+    # state -> whether there is something to send; None: after each gradient
     has_news: Callable[[State], Array] | None = None
+    # state -> state when the message goes on the air; None: the same
     notes: Callable[[State], State] | None = None
     rests: Callable[[State], Array] = _no  # does the node wait with its next gradient?
 
@@ -165,7 +168,7 @@ class Rounds(Travel):
     role = "peers, in lock-step"
     a_round = "I ({up})"
 
-    ready: Callable[[State], Array]
+    ready: Callable[[State], Array]  # state -> whether its part of the round is done
     mixing: Mixing | None = None  # None: everyone hears everyone, weighted by the data shares
 
     def computes(self, state: State) -> Array:
@@ -206,9 +209,10 @@ class Star(Travel):
     role = "server"
     a_round = "I ({up}) + {down}"
 
-    server: Server
-    ready: Callable[[State], Array]
+    server: Server  # the server's side
+    ready: Callable[[State], Array]  # state -> whether its part of the round is done
     uploads: Callable[[State], Array] | None = None  # does who is ready upload? None: yes
+    # (state, inbox) -> whether the gradient in work is dropped
     gives_up: Callable[[State, "Inbox"], Array] = _never
 
     @property

@@ -59,7 +59,11 @@ class TWAFLServer(NamedTuple):
     answers: Array  # (node,) bool: who is to receive the new model
 
 
-def temporal_weights(shares: Array, age: Array, base: float) -> Array:
+def temporal_weights(
+    shares: Array,
+    age: Array,
+    base: float,  # a, by which an upload counts less for each round
+) -> Array:
     """Return p_k, (node,), from the data shares and t - t_k."""
     weights = shares * base ** -age.astype(shares.dtype)
     return weights / jnp.sum(weights)
@@ -68,10 +72,10 @@ def temporal_weights(shares: Array, age: Array, base: float) -> Array:
 @method
 def twafl(
     step: Number = 0.1,
-    m: int | None = None,
-    loop: int = 15,
-    deep_rounds: int = 5,
-    base: float = e / 2,
+    m: int | None = None,  # nodes drawn in a round; None: half of them, rounded up
+    loop: int = 15,  # rounds from one exchange of deep layers to the next
+    deep_rounds: int = 5,  # rounds of a loop in which deep layers travel
+    base: float = e / 2,  # a, by which an upload counts less for each round
     local_steps: int = 1,
     decay: Decay = Decay(),  # noqa: B008 - immutable
     shapes: Shapes | None = None,

@@ -44,4 +44,4 @@ def _conclusion(counts: dict[str, int]) -> str:
     if counts[WRONG]:
         return f"{counts[WRONG]} of these must be mended before folkman works as it should"
     more = f"; {counts[WARNING]} with a drawback" if counts[WARNING] else ""
-    return f"folkman can run here{more}; {counts[ABSENT]} options are not installed"
+    return f"folkman can run here{more}; {counts[ABSENT]} of what is optional is absent"

@@ -85,9 +85,9 @@ class Latency(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base_s: float = Field(1.0, gt=0, allow_inf_nan=False)
-    threshold: int = Field(128, ge=0)
-    per_sample_s: float = Field(1e-3, ge=0, allow_inf_nan=False)
+    base_s: float = Field(1.0, gt=0, allow_inf_nan=False)  # seconds of a gradient of few samples
+    threshold: int = Field(128, ge=0)  # samples up to which it takes no longer
+    per_sample_s: float = Field(1e-3, ge=0, allow_inf_nan=False)  # seconds of each sample more
 
 
 class ComputeTable(BaseModel):
@@ -95,8 +95,8 @@ class ComputeTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mean: float | tuple[float, ...]
-    law: Literal["geometric", "uniform"] = "geometric"
+    mean: float | tuple[float, ...]  # slots of a gradient, one number or one for each node
+    law: Literal["geometric", "uniform"] = "geometric"  # of the draws
 
 
 class FaultTable(BaseModel):
@@ -105,10 +105,13 @@ class FaultTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    away: tuple[tuple[int, int, int], ...] = ()
+    away: tuple[tuple[int, int, int], ...] = ()  # (node, first slot away, first slot back)
+    # (node, first slot away) or (node, first slot away, slot of its new start)
     crash: tuple[tuple[int, int] | tuple[int, int, int], ...] = ()
-    liars: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    liars: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of the nodes that lie
+    # what liars send: their message turned round, or noise
     attack: Literal["noise", "sign_flip"] = "sign_flip"
+    # of the attack: a factor, or the deviation of the noise
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
 
     def faults(self) -> "Faults":

@@ -15,8 +15,18 @@ from typing import Any
 from pydantic import ConfigDict, create_model
 
 from folkman.config.choices import Choice
-from folkman.config.comparison import CHOICES, OWN, Comparison
+from folkman.config.comparison import (
+    CHOICES,
+    OWN,
+    Comparison,
+    ComputeTable,
+    FaultTable,
+    Latency,
+)
+from folkman.config.meanings import meanings
 from folkman.config.plugins import OWN as OWN_CODE
+from folkman.config.vocabulary import VOCABULARY
+from folkman.energy import Energy
 from folkman.record.json_file import Json
 from folkman.record.run import METRICS
 
@@ -62,6 +72,9 @@ def comparison_schema(more: Iterable[str] = ()) -> Json:
     whole.pop("required", None)
     fields = whole["properties"]
     definitions = whole.setdefault("$defs", {})
+    for kind in (ComputeTable, Energy, FaultTable, Latency):
+        for key, each in meanings(kind).items():
+            definitions[kind.__name__]["properties"][key]["description"] = each.meaning
     for kind, choice in CHOICES.items():
         definitions |= _tables(choice)
         fields[kind] = _chosen(choice)
@@ -106,6 +119,10 @@ def _options_of(choice: Choice, name: str) -> Json:
             table["properties"][kind] = {"$ref": f"#/$defs/own.{kind}"}
     builder = choice.builders.get(name)
     said = inspect.getdoc(builder) if builder is not None else None
+    told = {} if builder is None else meanings(builder)
+    for key, field in table["properties"].items():
+        meaning = told[key].meaning if key in told else VOCABULARY.get(key, "")
+        field |= {"description": meaning} if meaning else {}
     return {"description": said.partition("\n\n")[0].replace("\n", " "), **table} if said else table
 
 

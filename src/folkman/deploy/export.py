@@ -20,13 +20,13 @@ FORMATS = {"onnx": ".onnx", "torch": ".pt"}
 
 
 def export(
-    source: Run | str | Path,
-    to: str,
+    source: Run | str | Path,  # a run, a run folder, or the folder of a cluster
+    to: str,  # onnx or torch
     out: str | Path | None = None,
     *,
-    algorithm: str | None = None,
-    seed: int | None = None,
-    node: int | None = None,
+    algorithm: str | None = None,  # label of the method; None: the only one
+    seed: int | None = None,  # of the run; None: the first
+    node: int | None = None,  # number of the node; None: the network's model
 ) -> list[Path]:
     """Write the last model of a run as ONNX or for PyTorch; return the files.
 

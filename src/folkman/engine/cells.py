@@ -116,7 +116,7 @@ class Portion(NamedTuple):
 
 
 def simulate_cells(  # noqa: PLR0913 - all but three by name
-    field: Field,
+    field: Field,  # the cells and their data
     network: Network | RadioCells,
     algorithm: Algorithm,
     *,
@@ -124,7 +124,7 @@ def simulate_cells(  # noqa: PLR0913 - all but three by name
     seed: int = 0,
     clock: Clock = Clock(),  # noqa: B008 - immutable
     recording: Recording = Recording(),  # noqa: B008 - immutable
-    at_once: int | None = None,
+    at_once: int | None = None,  # cells that run together; None: as many as fit
     energy: Energy = Energy(),  # noqa: B008 - immutable
 ) -> Run:
     """Run every cell for `slots` slots and return the mean over cells; `run.model` is (cell, d).

@@ -25,8 +25,9 @@ LAWS: tuple[ComputeLaw, ...] = ("geometric", "uniform")
 class ComputeTimes(NamedTuple):
     """Compute times that are drawn; `mean` is for all nodes, or one for each."""
 
+    # slots of a gradient in the mean, one number or one for each node
     mean: float | tuple[float, ...]
-    law: ComputeLaw = "geometric"
+    law: ComputeLaw = "geometric"  # of the draws
 
     def per_node(self, num_nodes: int) -> "ComputeTimes":
         """Return the same with a mean for each node, checked."""

@@ -38,8 +38,8 @@ def reference(
     *,
     seed: int = 0,
     faults: Presence = NO_FAULTS,
-    packing: Packing = NONE,
-    carry: Literal["copies", "sums"] = "copies",
+    packing: Packing = NONE,  # of the messages
+    carry: Literal["copies", "sums"] = "copies",  # whether copies or sums travel
 ) -> FinalParameters:
     """Run `algorithm` on `problem` along `timeline`, always in float64.
 

@@ -105,7 +105,10 @@ class Recording(NamedTuple):
     # metrics and targets: a run ends at the first recorded slot in which all are met
     stop_at: tuple[tuple[str, float], ...] = ()
 
-    def meets(self, row: Mapping[str, float]) -> bool:
+    def meets(
+        self,
+        row: Mapping[str, float],  # column -> value at a recorded slot
+    ) -> bool:
         """Tell whether a row meets all targets; without targets none does."""
         return bool(self.stop_at) and all(
             row.get(name, nan) >= target
@@ -114,7 +117,10 @@ class Recording(NamedTuple):
             for name, target in self.stop_at
         )
 
-    def ends(self, row: Mapping[str, float]) -> bool:
+    def ends(
+        self,
+        row: Mapping[str, float],  # column -> value at a recorded slot
+    ) -> bool:
         """Tell whether a run ends here before its time."""
         return not np.isfinite(row["train_loss"]) or self.meets(row)
 

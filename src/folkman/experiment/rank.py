@@ -85,9 +85,9 @@ class Ranked(NamedTuple):
     folder: Path
     score: str
     seeds: tuple[int, ...]
-    tuned: Tuned
+    tuned: Tuned  # what the search found
     rankings: tuple[Ranking, ...]  # at equal time first
-    left_out: Mapping[str, str]
+    left_out: Mapping[str, str]  # method -> why it is not ranked
     floor: TimeFloor | None = None  # on quadratics alone
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
@@ -314,10 +314,12 @@ def _judge(prepared: PreparedRanking, tuned: Tuned, engine: Engine, watch: Watch
 def rank(  # noqa: PLR0913 - what may be asked for, by name
     config: str | Path | Table | None = None,
     *,
-    methods: Sequence[str] = (EVERY,),
+    methods: Sequence[str] = (EVERY,),  # names, labels of the configuration, "all" or "configured"
     over: Over = ("step",),
+    # runs of each method that the search may spend; None: by the options
     budget: int | None = None,
     seeds: Sequence[int] | None = None,
+    # seeds to judge on, none of the search's; None: as many fresh ones
     judged: Sequence[int] | None = None,
     score: str = "train_loss",
     settings: Sequence[str] | Table = (),

@@ -194,8 +194,10 @@ def _draw_labels(problem: Learnable, folder: RunFolder) -> None:
 
 
 def compare(  # noqa: PLR0913 - all but three by name
+    # one for all seeds, or a function from a seed to its problem
     problem: Learnable | Callable[[int], Learnable],
-    network: Network | Mapping[str, Network],
+    network: Network | Mapping[str, Network],  # one for all methods, or one by label
+    # methods by label, or a list of them
     algorithms: Mapping[str, Algorithm] | Sequence[Algorithm],
     *,
     slots: int,
@@ -205,7 +207,7 @@ def compare(  # noqa: PLR0913 - all but three by name
     faults: Presence = NO_FAULTS,
     energy: Energy = Energy(),  # noqa: B008 - immutable
     out: str | Path | None = None,
-    name: str = "comparison",
+    name: str = "comparison",  # names the folder
     track: Sequence[str] = (),
     watch: Watch | None = None,
 ) -> Results:

@@ -111,7 +111,9 @@ def carry_out_sweep(
 def sweep(  # noqa: PLR0913 - what may be asked for, by name
     config: str | Path | Table | None = None,
     *,
+    # every combination of these values, by dotted key
     grid: Mapping[str, Sequence[object]] | Sequence[str] = (),
+    # values that advance together, by dotted key
     together: Mapping[str, Sequence[object]] | Sequence[str] = (),
     settings: Sequence[str] | Table = (),
     out: str | Path | None = None,

@@ -342,6 +342,7 @@ def tune(  # noqa: PLR0913 - what may be asked for, by name
     config: str | Path | Table | None = None,
     *,
     over: Over = ("step",),
+    # runs of each method that the search may spend; None: by the options
     budget: int | None = None,
     seeds: Sequence[int] | None = None,
     score: str = "train_loss",

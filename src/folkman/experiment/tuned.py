@@ -27,13 +27,13 @@ class TunedMethod(NamedTuple):
 class Tuned(NamedTuple):
     """What a tuning leaves: the configuration, where it was written, and each method's options."""
 
-    file: Path
+    file: Path  # configuration that was written, with what was found
     folder: Path
-    config: Json
+    config: Json  # the configuration with what was found
     score: str
     seeds: tuple[int, ...]
-    budget: int
-    methods: tuple[TunedMethod, ...]
+    budget: int  # runs that each method could spend
+    methods: tuple[TunedMethod, ...]  # what was found for each
     skipped: Mapping[str, tuple[str, ...]]  # option -> algorithms that do not have it
 
     def rows(self) -> tuple[list[str], list[list[str]]]:

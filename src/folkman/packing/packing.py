@@ -170,7 +170,10 @@ def int8(feedback: bool = False, servers: bool = True) -> Packing:
 
 
 def fixed(
-    bits: int = 16, largest: float = 8.0, feedback: bool = False, servers: bool = True
+    bits: int = 16,  # of an entry
+    largest: float = 8.0,  # size of the largest entry; above it is cut
+    feedback: bool = False,
+    servers: bool = True,
 ) -> Packing:
     """Build the packing onto one grid for all: `bits` an entry of at most `largest` in size."""
     require(
@@ -182,7 +185,10 @@ def fixed(
 
 
 def qsgd(
-    bits: int = 4, norm: Norm = "max", feedback: bool = False, servers: bool = True
+    bits: int = 4,  # of an entry, its sign included
+    norm: Norm = "max",  # what the levels are shares of: the largest entry, or the norm
+    feedback: bool = False,
+    servers: bool = True,
 ) -> Packing:
     """Build QSGD: `bits` an entry, its sign included, rounded at random, and a scale."""
     require(
@@ -198,13 +204,21 @@ def sign(feedback: bool = False, servers: bool = True) -> Packing:
     return Packing("sign", feedback=feedback, servers=servers)
 
 
-def top_k(fraction: float = 0.01, feedback: bool = False, servers: bool = True) -> Packing:
+def top_k(
+    fraction: float = 0.01,  # share of the entries that is sent, the largest ones
+    feedback: bool = False,
+    servers: bool = True,
+) -> Packing:
     """Build the packing that sends the largest entries, `fraction` of them and at least one."""
     _check_fraction(fraction)
     return Packing("top_k", fraction=fraction, feedback=feedback, servers=servers)
 
 
-def rand_k(fraction: float = 0.01, feedback: bool = False, servers: bool = True) -> Packing:
+def rand_k(
+    fraction: float = 0.01,  # share of the entries that is sent, drawn at random
+    feedback: bool = False,
+    servers: bool = True,
+) -> Packing:
     """Build the packing that sends entries drawn at random, `fraction` of them, at least one."""
     _check_fraction(fraction)
     return Packing("rand_k", fraction=fraction, feedback=feedback, servers=servers)

@@ -26,7 +26,9 @@ WORTH = 20_000_000
 """Multiplications below which handing out and gathering takes longer than it saves."""
 
 
-def use_cores(cores: int | None = None) -> None:
+def use_cores(
+    cores: int | None = None,  # cores to use; None: all that this process may
+) -> None:
     """Make a device of each core that this process may use.
 
     Call it before JAX computes anything.

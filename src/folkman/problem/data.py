@@ -344,10 +344,10 @@ def quadratic(
     *,
     nodes: int = 5,
     dim: int = 10,
-    heterogeneity: float = 1.0,
-    condition: float = 10.0,
-    samples_per_node: int = 1,
-    noise: float = 0.0,
+    heterogeneity: float = 1.0,  # standard deviation of the nodes' centres; 0: all nodes alike
+    condition: float = 10.0,  # largest curvature over the least
+    samples_per_node: int = 1,  # samples of each node
+    noise: float = 0.0,  # standard deviation of a sample's centre around its node's
     seed: int = 0,
 ) -> DataSet:
     """Draw separable quadratics: x holds centres, y curvatures, `group` the nodes.
@@ -379,10 +379,10 @@ def quadratic(
 
 def gaussian(
     *,
-    samples: int = 1000,
+    samples: int = 1000,  # number of training samples
     dim: int = 20,
-    noise: float = 0.1,
-    test_samples: int = 200,
+    noise: float = 0.1,  # standard deviation of a target around the line
+    test_samples: int = 200,  # number of test samples
     seed: int = 0,
 ) -> DataSet:
     """Draw a linear regression y = x . w + noise, x ~ N(0, I), without intercept."""
@@ -540,7 +540,11 @@ DRAWN = {"digits": "comes with scikit-learn", "quadratic": "drawn", "gaussian": 
 
 
 def load(
-    name: str, *, train_size: int | None = None, test_size: int | None = None, **options: object
+    name: str,
+    *,
+    train_size: int | None = None,
+    test_size: int | None = None,
+    **options: object,
 ) -> DataSet:
     """Load the data set `name`; `options` are those of its builder, None meaning its default.
 

@@ -48,7 +48,11 @@ class Field:
         """Return which samples the nodes of some cells hold, (cell, node, sample)."""
         return np.stack([_draw(self, cell) for cell in cells]).astype(np.int32)
 
-    def problem(self, cells: range, drawn: NDArray[np.int32] | None = None) -> Problem:
+    def problem(
+        self,
+        cells: range,
+        drawn: NDArray[np.int32] | None = None,  # samples that were drawn ahead; None: drawn now
+    ) -> Problem:
         """Return the problems of some cells as one.
 
         All that belongs to a node has a leading cell axis. `drawn` are their samples, where these
@@ -68,7 +72,10 @@ class Field:
             optimum=None,
         )
 
-    def cell(self, cell: int) -> Problem:
+    def cell(
+        self,
+        cell: int,  # number of the cell
+    ) -> Problem:
         """Return the problem of one cell, for `simulate`."""
         one = self.problem(range(cell, cell + 1))
         own = {name: getattr(one, name)[0] for name in ("x", "y", "count", "share", "node")}
@@ -83,11 +90,11 @@ def _taken(pool: tuple[Array, Array], drawn: Array) -> tuple[Array, Array]:
 
 def make_field(
     data: DataSet,
-    model: str,
+    model: str,  # name of a dense model, one of `MODELS`
     *,
-    cells: int,
-    nodes: int,
-    samples: int,
+    cells: int,  # number of cells
+    nodes: int,  # number of nodes in each cell
+    samples: int,  # samples of each node
     batch: int | None = None,
     l2: float = 0.0,
     seed: int = 0,

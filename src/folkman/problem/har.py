@@ -34,7 +34,11 @@ SIGNALS = tuple(
 
 
 def uci_har(
-    path: Path | str, *, form: Literal["features", "signals"] = "features", users: int | None = None
+    path: Path | str,
+    *,
+    # features: 561 numbers; signals: 128 steps of 9 channels
+    form: Literal["features", "signals"] = "features",
+    users: int | None = None,
 ) -> DataSet:
     """Load activities by the persons who did them, from the folder `path`: six classes.
 

@@ -23,8 +23,9 @@ __all__ += ["check_learnable"]
 class Evaluation(NamedTuple):
     """What a model is worth; NaN where a problem has no such measure."""
 
-    train_loss: Float[Array, ""]
-    test_loss: Float[Array, ""]
+    train_loss: Float[Array, ""]  # F(w) over all training samples
+    test_loss: Float[Array, ""]  # mean loss over the test samples
+    # share of the test samples that are right; not a number without classes
     test_accuracy: Float[Array, ""]
     optimum_distance: Float[Array, ""]  # ||w - w*||_2
 
@@ -92,7 +93,10 @@ class Learnable(Protocol):
         """
         ...
 
-    def of_node(self, index: int) -> "Learnable":
+    def of_node(
+        self,
+        index: int,  # number of the node
+    ) -> "Learnable":
         """Return the problem of node `index` alone: its samples, its share, its identity."""
         ...
 

@@ -243,7 +243,7 @@ CROSS_ENTROPY = Head(_cross_entropy, _highest, "labels")
 class Model:
     """Scores by `network`, judged by `head`."""
 
-    network: ScoreNetwork
+    network: ScoreNetwork  # goes from parameters and samples to scores
     head: Head
     convolutional: bool = False  # XLA's CPU convolutions are slow inside loops and under vmap
 
@@ -286,7 +286,12 @@ def quadratic(sample: tuple[int, ...], classes: int) -> Model:
     return Model(Offset(prod(sample)), ENERGY)
 
 
-def linear(sample: tuple[int, ...], classes: int, *, intercept: bool = False) -> Model:
+def linear(
+    sample: tuple[int, ...],
+    classes: int,
+    *,
+    intercept: bool = False,  # whether a constant is learnt too
+) -> Model:
     """Build least squares on the flattened sample."""
     del classes
     return Model(Dense((prod(sample), 1), bias=intercept), SQUARE)
@@ -317,7 +322,12 @@ def mlp(sample: tuple[int, ...], classes: int, *, hidden: tuple[int, ...] = (64,
     return Model(Dense((prod(sample), *hidden, classes)), CROSS_ENTROPY)
 
 
-def cnn(sample: tuple[int, ...], classes: int, *, precision: Precision = "float32") -> Model:
+def cnn(
+    sample: tuple[int, ...],
+    classes: int,
+    *,
+    precision: Precision = "float32",  # of the arithmetic; parameters are float32
+) -> Model:
     """Build the paper's nine-layer CNN.
 
     `precision` "bfloat16" computes in 16 bits and keeps float32 parameters.

@@ -77,8 +77,8 @@ def _name(path: tuple[Any, ...]) -> str:
 
 
 def from_jax(
-    first: First,
-    apply: Apply,
+    first: First,  # key -> the first parameters, a tree
+    apply: Apply,  # (parameters, samples) -> scores (n, outputs)
     sample: tuple[int, ...],
     *,
     head: Head = CROSS_ENTROPY,
@@ -118,6 +118,7 @@ def from_jax(
 
 
 def from_flax(
+    # a linen module, or a function of `rngs` that makes an nnx module
     module: "linen.Module | Callable[..., Any]",
     sample: tuple[int, ...],
     *,
@@ -224,7 +225,7 @@ def _check_nnx(make: Callable[..., Any]) -> None:
 
 
 def from_equinox(
-    make: Callable[[Array], Any],
+    make: Callable[[Array], Any],  # key -> the module
     sample: tuple[int, ...],
     *,
     head: Head = CROSS_ENTROPY,

@@ -100,7 +100,13 @@ def half(labels: Labels, nodes: int) -> Parts:
     return _by_node(_spill(target, nodes, num_labels), nodes, "case4")
 
 
-def dirichlet(labels: Labels, nodes: int, *, concentration: float = 0.3, seed: int = 0) -> Parts:
+def dirichlet(
+    labels: Labels,
+    nodes: int,
+    *,
+    concentration: float = 0.3,  # of the draws; 0.3 is a common skew, 100 nearly none
+    seed: int = 0,
+) -> Parts:
     """Divide each label over the nodes in proportions drawn from Dirichlet(concentration) [2].
 
     A draw that leaves a node empty is thrown away; after 100 such draws the partition is refused.
@@ -132,7 +138,13 @@ def dirichlet(labels: Labels, nodes: int, *, concentration: float = 0.3, seed: i
     return _by_node(node, nodes, f"dirichlet({concentration})")
 
 
-def shards(labels: Labels, nodes: int, *, shards_per_node: int = 2, seed: int = 0) -> Parts:
+def shards(
+    labels: Labels,
+    nodes: int,
+    *,
+    shards_per_node: int = 2,  # shards dealt to each node
+    seed: int = 0,
+) -> Parts:
     """Sort the samples by label, cut them into equal shards, deal the shards out at random [3]."""
     _checked(labels, nodes)
     num_shards = nodes * shards_per_node
@@ -217,11 +229,11 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
 
 
 def split(
-    kind: str,
-    labels: Labels,
+    kind: str,  # name of a partition, one of `PARTITIONS`
+    labels: Labels,  # of all training samples
     nodes: int,
     *,
-    group: Labels | None = None,
+    group: Labels | None = None,  # the node or device that each sample was made for
     total: int | None = None,
     per_node: int | None = None,
     **options: object,

@@ -75,7 +75,7 @@ class Problem:
     share: Float[Array, " node"]  # alpha_i
     node: Int[Array, " node"]  # identity of each node: it keys the mini-batches
     initial: Float[Array, " d"]  # common w(0)
-    x_test: Array
+    x_test: Array  # (sample, *feature)
     y_test: Array
     optimum: Float[Array, " d"] | None  # where known
     name: str
@@ -83,7 +83,7 @@ class Problem:
     l2: float
     batch: int | None  # samples a gradient; None is all of them
     objective: Objective = "samples"
-    sampling: Sampling = "replacement"
+    sampling: Sampling = "replacement"  # how mini-batches are drawn
     emphasis: Float[Array, " node"] | None = None  # I alpha_i; None: all nodes count alike
     # what test samples count for each node where test sets were drawn; None: by the labels' shares
     local_weights: Float[Array, "node test"] | None = None
@@ -131,7 +131,10 @@ class Problem:
         """Return about how many multiplications all nodes' gradients take."""
         return self.num_nodes * (self.batch or self.x.shape[1]) * self.dim
 
-    def of_node(self, index: int) -> "Problem":
+    def of_node(
+        self,
+        index: int,  # number of the node
+    ) -> "Problem":
         """Return the problem as node `index` sees it.
 
         Its own samples, its own share, no test data of others.
@@ -153,7 +156,9 @@ class Problem:
         return replace(self, batch=None)
 
     def gradients(
-        self, v: Float[Array, "node d"], keys: Array | Turns
+        self,
+        v: Float[Array, "node d"],
+        keys: Array | Turns,  # of the mini-batches, one for each node
     ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
@@ -335,16 +340,18 @@ def _in_chunks(
 
 def make_problem(  # noqa: PLR0913 - all but three by name
     data: DataSet,
-    model: Model | str,
+    model: Model | str,  # the model, or its name in `MODELS`
     parts: Sequence[NDArray[np.integer]] | int,
     *,
     l2: float = 0.0,
     batch: int | None = None,
     seed: int = 0,
     dtype: str = "float32",
-    prepare: bool = True,
+    prepare: bool = True,  # whether samples are stored in the form that the model is fastest at
     objective: Objective = "samples",
+    # whether mini-batches are drawn with replacement, or walk through epochs
     sampling: Sampling = "replacement",
+    # samples of a test set of each node; None: the common one, weighted
     local_tests: int | None = None,
 ) -> Problem:
     """Put the samples `parts[i]` of `data` on node i, and draw the common first model.

@@ -41,7 +41,9 @@ def _identity(w: Float[Array, " d"], step: Float[Array, ""]) -> Float[Array, " d
     return w
 
 
-def l2_ball(radius: float) -> Projection:
+def l2_ball(
+    radius: float,  # largest ||w||_2
+) -> Projection:
     """Build the projection on ||w||_2 <= radius; r(w) = ||w||^2/2 <= K is radius = sqrt(2K)."""
     radius = _positive("radius", radius)
 
@@ -53,7 +55,9 @@ def l2_ball(radius: float) -> Projection:
     return project
 
 
-def l1_ball(radius: float) -> Projection:
+def l1_ball(
+    radius: float,  # largest ||w||_1
+) -> Projection:
     """Build the exact projection on ||w||_1 <= radius, by sorting [2, Fig. 1]."""
     radius = _positive("radius", radius)
 
@@ -72,7 +76,9 @@ def l1_ball(radius: float) -> Projection:
     return project
 
 
-def soft_threshold(penalty: float) -> Projection:
+def soft_threshold(
+    penalty: float,  # weight of ||w||_1
+) -> Projection:
     """Build the proximal step of penalty * ||w||_1.
 
     It shrinks every entry by step * penalty [3, eq. (1.5)].
@@ -85,7 +91,9 @@ def soft_threshold(penalty: float) -> Projection:
     return project
 
 
-def decay(rate: float) -> Projection:
+def decay(
+    rate: float,  # of the decay, times the step in each update
+) -> Projection:
     """Build decoupled weight decay, w <- (1 - step * rate) w [4].
 
     On w_i, which is not decay on v_i.

@@ -197,9 +197,9 @@ def conv1d(
     sample: tuple[int, ...],
     classes: int,
     *,
-    channels: tuple[int, ...] = (16, 32),
-    width: int = 5,
-    pool: int = 2,
+    channels: tuple[int, ...] = (16, 32),  # of each layer
+    width: int = 5,  # of the kernels, in steps of time
+    pool: int = 2,  # steps of time of which each layer keeps the largest
 ) -> Model:
     """Build convolutions over time for samples (time, channels).
 
@@ -224,9 +224,9 @@ def gru(
     sample: tuple[int, ...],
     classes: int,
     *,
-    hidden: int = 32,
-    embedding: int = 0,
-    vocabulary: int | None = None,
+    hidden: int = 32,  # numbers of the hidden state
+    embedding: int = 0,  # numbers that stand for a character; 0: samples are numbers
+    vocabulary: int | None = None,  # different characters; None: as many as classes
 ) -> Model:
     """Build a gated recurrent unit for samples (time, channels), or (time,) characters.
 

@@ -40,8 +40,9 @@ TESTED = 5  # one in so many rows is for testing
 def smartwatch(
     folder: Path | str | None = None,
     *,
-    window: int = 100,
-    stride: int = 50,
+    window: int = 100,  # rows of a sample; 100 are 2 s
+    stride: int = 50,  # rows from one training sample to the next
+    # whose samples a device has: one person's, or one arm's
     device: Literal["person", "arm"] = "person",
 ) -> DataSet:
     """Load the smartwatch set: windows of `window` rows by 6 channels, seven exercises.

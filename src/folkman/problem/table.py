@@ -90,10 +90,11 @@ def _is_number(cell: str) -> bool:
 def csv_samples(
     path: Path | str,
     *,
-    label: str | None = None,
-    group: str | None = None,
+    label: str | None = None,  # column of the labels; None: y, label, class, target, or the last
+    group: str | None = None,  # column that says which device a sample came from
     regression: bool = False,
-    test_share: float = 0.2,
+    test_share: float = 0.2,  # share of the samples that is held out
+    # standard: each feature to mean 0 and standard deviation 1
     scale: Literal["none", "standard"] = "none",
 ) -> DataSet:
     """Load the user's own table: a sample per line, one column of labels 0..C-1.

@@ -26,7 +26,7 @@ the random numbers.
 class Air(NamedTuple):
     """Where everything is, and the path gains that follow."""
 
-    nodes: Waypoint
+    nodes: Waypoint  # where nodes are, and where they go
     interferers: Points  # (band, point), nearest to the centre first
     link: Float[Array, "rx tx"]  # d^-a
     interferer: Float[Array, "rx band near"]  # d^-a of the nearest, which fade; 0 for padding

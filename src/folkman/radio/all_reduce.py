@@ -116,7 +116,8 @@ def best_tree(cost_slots: Float[Array, "rx tx"], holders: Bool[Array, " node"]) 
     """Return the tree over the holders, and its root, that cost the least with what follows.
 
     >>> import jax.numpy as jnp
-    >>> line = jnp.abs(jnp.arange(3.0)[:, None] - jnp.arange(3.0)) ** 2  # node 1 is in the middle
+    >>> place = jnp.arange(3.0)  # node 1 is in the middle
+    >>> line = jnp.abs(place[:, None] - place[None]) ** 2
     >>> best_tree(line, jnp.ones(3, bool)).parent.tolist()
     [1, -1, 1]
     """

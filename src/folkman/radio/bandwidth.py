@@ -96,7 +96,7 @@ def random_shares(
 
 
 def certify(
-    allocation_hz: Float[Array, " tx"],
+    allocation_hz: Float[Array, " tx"],  # band of each node, B_i
     se_min: Float[Array, " tx"],
     scheduled: Bool[Array, " tx"],
     total_hz: ArrayLike,

@@ -43,14 +43,20 @@ Words: TypeAlias = tuple[Array, Array]  # the two halves of a key
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of threefry2x32
 
 
-def path_gain(distance_m: ArrayLike, exponent: ArrayLike = 4.0) -> Float[Array, "..."]:
+def path_gain(
+    distance_m: ArrayLike,  # between sender and receiver, in metres
+    exponent: ArrayLike = 4.0,
+) -> Float[Array, "..."]:
     """Return d^-a, distances below 1 m counting as 1 m."""
     clamped_m = jnp.maximum(jnp.asarray(distance_m), MIN_DISTANCE_M)
     return clamped_m ** -jnp.asarray(exponent, clamped_m.dtype)
 
 
 def rayleigh_gain(
-    shape: tuple[int, ...], key: PRNGKeyArray, *, dtype: DTypeLike = jnp.float32
+    shape: tuple[int, ...],  # of the table of gains
+    key: PRNGKeyArray,
+    *,
+    dtype: DTypeLike = jnp.float32,
 ) -> Float[Array, "..."]:
     """Return independent power gains h ~ Exp(1) of Rayleigh fading (D3)."""
     return jax.random.exponential(key, shape, dtype)
@@ -66,7 +72,10 @@ def is_indexed(key: PRNGKeyArray, dtype: DTypeLike) -> bool:
     )
 
 
-def rayleigh_at(key: Words, index: Int[Array, "*any"]) -> Float[Array, "*any"]:
+def rayleigh_at(
+    key: Words,
+    index: Int[Array, "*any"],  # flat index in the table of all gains
+) -> Float[Array, "*any"]:
     """Return single gains out of `rayleigh_gain(shape, key)`, by their flat index, the same bits.
 
     Threefry [2] counts: the n-th number is the cipher of n, whatever else is drawn. Written out, it
@@ -120,7 +129,9 @@ def link_gain(
 
 
 def interferer_gain(
-    rx_m: Float[Array, "rx 2"], interferers: Points, exponent: ArrayLike = 4.0
+    rx_m: Float[Array, "rx 2"],
+    interferers: Points,  # in each band, padded
+    exponent: ArrayLike = 4.0,
 ) -> Float[Array, "rx band interferer"]:
     """Return path gains d_jx^-a, 0 for padding."""
     num_bands, num_points = interferers.present.shape
@@ -132,8 +143,8 @@ def interferer_gain(
 def sinr(
     link: Float[Array, "... rx tx"],
     interferer: Float[Array, "... rx tx interferer"],
-    link_fading: Float[Array, "... rx tx"],
-    interferer_fading: Float[Array, "... rx tx interferer"],
+    link_fading: Float[Array, "... rx tx"],  # power gain of the fading, mean 1
+    interferer_fading: Float[Array, "... rx tx interferer"],  # power gain of the fading, mean 1
     *,
     power_w: ArrayLike = 1.0,
     noise_w: ArrayLike,

@@ -22,7 +22,7 @@ __all__ = ["Compressed"]
 class Compressed(Wrapped):
     """`network`, its messages packed by `given`."""
 
-    given: Packing
+    given: Packing  # how messages are packed
 
     def __post_init__(self) -> None:
         require(

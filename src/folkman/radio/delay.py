@@ -393,7 +393,10 @@ def ideal(bits_per_parameter: int | None = None) -> DelayNetwork:
     return _law("ideal", 0, _constant_law, _fixed_trip, 1, bits_per_parameter)
 
 
-def constant(delay: int, bits_per_parameter: int | None = None) -> DelayNetwork:
+def constant(
+    delay: int,  # slots that every message takes
+    bits_per_parameter: int | None = None,
+) -> DelayNetwork:
     """Build the constant law: a message takes `delay` slots, and a new one starts in each slot.
 
     Every held copy is exactly `delay` slots old; an upload takes `delay` slots, its answer too.
@@ -402,7 +405,10 @@ def constant(delay: int, bits_per_parameter: int | None = None) -> DelayNetwork:
     return _law("constant", delay, _constant_law, _fixed_trip, delay + 1, bits_per_parameter, delay)
 
 
-def snapshot(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
+def snapshot(
+    gamma: int = 5,  # slots between two messages of a node
+    bits_per_parameter: int | None = None,
+) -> DelayNetwork:
     """Build the snapshot law: periodic refresh, transfers take no time.
 
     Each node shares every `gamma` slots, at once, on its own beat. In lock-step and around a
@@ -412,14 +418,19 @@ def snapshot(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetw
     return _law("snapshot", gamma, _snapshot_law, _fixed_trip, 1, bits_per_parameter)
 
 
-def iid(gamma: int = 5, bits_per_parameter: int | None = None) -> DelayNetwork:
+def iid(
+    gamma: int = 5,  # largest age that is drawn
+    bits_per_parameter: int | None = None,
+) -> DelayNetwork:
     """Build the i.i.d. law: each pair's age is drawn anew in every slot, transfers take no time."""
     gamma = _at_least("gamma", gamma, 1)
     return _law("iid", gamma, _iid_law, _drawn_trip, gamma, bits_per_parameter)
 
 
 def pipelined(
-    gamma: int = 5, bits_per_parameter: int | None = None, download_slots: int | None = None
+    gamma: int = 5,
+    bits_per_parameter: int | None = None,
+    download_slots: int | None = None,  # slots of a server's answer; None: `gamma`
 ) -> DelayNetwork:
     """Build the pipelined law: every transfer takes `gamma` slots, the next begins then.
 

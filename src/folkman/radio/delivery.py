@@ -46,7 +46,7 @@ Kind = TypeVar("Kind", bound=type)
 class Airtime(NamedTuple):
     """How long the radios of the nodes were in use within one slot, in slots."""
 
-    transmit: Float[Array, " node"]
+    transmit: Float[Array, " node"]  # of each node
     receive: Float[Array, " node"]  # several messages at once are received by one radio
 
 
@@ -66,6 +66,7 @@ class Delivery(NamedTuple):
     # broadcasts that start now, and the receivers of all of them, where a sender may start several
     # within a slot; None: one at most, as `linked` says
     transfers: Int[Array, " tx"] | None = None
+    # receivers of the broadcasts that start now, all of them counted
     copies: Int[Array, " tx"] | None = None
     airtime: Airtime | None = None  # in slot t; None where the network does not tell (`times_air`)
 

@@ -69,14 +69,14 @@ class RadioState(NamedTuple):
     unnoted: Bool[Array, " tx"]  # sent in the current period
     # slot at which the pair's last period ended: Gamma_W counts from here
     since: Int[Array, "rx tx"]
-    durations: Durations
+    durations: Durations  # sums for the means of Gamma_T and Gamma_W
     air_left: Float[Array, " tx"]  # slots that its broadcast still needs; `left` without rounding
 
 
 class LockstepRadio(NamedTuple):
     """Between peers in lock-step."""
 
-    radio: RadioState
+    radio: RadioState  # as between peers on their own beat
     running: Bool[Array, ""]  # is a round on?
     since: Int[Array, ""]  # its stamp
     held: Int[Array, "rx tx"]  # what the nodes may use
@@ -106,7 +106,7 @@ def rest(air: Air) -> RadioState:
 def start(
     radio: "RadioNetwork",
     state: RadioState,
-    over: Array,
+    over: Array,  # whose period is over, (node,) bool
     offers: Array,
     message_bits: ArrayLike,
     key: Array,
@@ -238,7 +238,7 @@ def airtime(state: RadioState) -> Airtime:
 class RadioPeers:
     """The radio between peers on their own beat: the box of Algorithm 1."""
 
-    radio: "RadioNetwork"
+    radio: "RadioNetwork"  # the cell
     recent = 1  # the one on the air
     forwards = False
 
@@ -282,7 +282,7 @@ class RadioRounds:
     All who must hear it, that is.
     """
 
-    radio: "RadioNetwork"
+    radio: "RadioNetwork"  # the cell
 
     def init(self, num_nodes: int, key: PRNGKeyArray) -> LockstepRadio:
         """Drop the same nodes and interferers, at rest."""

@@ -69,7 +69,7 @@ SOUGHT_SLOTS = 64
 class Floor(NamedTuple):
     """A certified lower bound on the mean age over all pairs and the slots asked about."""
 
-    value_slots: float
+    value_slots: float  # no mean age can be below it
     price: float  # slots of mean age that one more slot of band per slot would save
     airtime: float  # share of the band that the relaxed problems use at this price
     best_slots: float  # no price of the band gives more than this with the same sharing of costs
@@ -86,7 +86,7 @@ def floor_direct(
     cost_slots: Float[ndarray, "slot rx tx"],
     *,
     first_slot: int = 0,
-    knowledge: str = "future",
+    knowledge: str = "future",  # what a schedule may know of later draws: future or now
     longest_gap: int = 128,
 ) -> Floor:
     """Return a floor under every schedule of direct copies.
@@ -161,7 +161,8 @@ def cost_draws(
 
 
 def share_prices(
-    cost: Float[ndarray, "slot rx tx"], rounds: int = 4
+    cost: Float[ndarray, "slot rx tx"],
+    rounds: int = 4,  # passes over the sets
 ) -> Float[ndarray, "slot rx tx"]:
     """Return prices pi >= 0 that satisfy (1): no set of receivers pays more than its message costs.
 
@@ -181,7 +182,8 @@ def share_prices(
 
 
 def earliest_arrival(
-    cost: Float[ndarray, "slot rx tx"], reach_slots: int = 32
+    cost: Float[ndarray, "slot rx tx"],
+    reach_slots: int = 32,  # times above it are cut to it
 ) -> Float[ndarray, "slot rx origin"]:
     """Return the least time from the start of a slot until news of each origin can be at rx.
 
@@ -207,11 +209,11 @@ def earliest_arrival(
 
 
 def maximise(
-    dual: Callable[[float], tuple[float, float]],
+    dual: Callable[[float], tuple[float, float]],  # price -> (value, slope)
     *,
-    start: float = 0.0,
-    most: int = 24,
-    within: float = 5e-3,
+    start: float = 0.0,  # the price to begin with
+    most: int = 24,  # prices that are tried at most
+    within: float = 5e-3,  # share of the maximum by which the result may be below it
 ) -> Floor:
     """Maximise a concave `dual`: price -> (value, slope); slope + 1 is the airtime.
 

@@ -75,7 +75,7 @@ class Choice(NamedTuple):
     sender: Int[Array, ""]
     origin: Int[Array, ""]
     receivers: Bool[Array, " rx"]
-    slots: Float[Array, ""]
+    slots: Float[Array, ""]  # that its message takes
 
 
 def gains(
@@ -115,7 +115,7 @@ def gains_of_origin(
 
 
 def gains_believed(
-    believed: Int[Array, "tx rx origin"],
+    believed: Int[Array, "tx rx origin"],  # ages as each node takes them to be, (tx, rx, origin)
     ages: Int[Array, "tx origin"],
     omega: Float[Array, "rx origin"],
     message: Message = "copy",
@@ -174,7 +174,10 @@ def offers(
     return over_origins(*lax.map(lambda one: best_prefix(one, cost, thrift), by_origin))
 
 
-def over_origins(value: Float[Array, "origin tx"], slots: Float[Array, "origin tx"]) -> Offers:
+def over_origins(
+    value: Float[Array, "origin tx"],  # index of each message, (origin, tx)
+    slots: Float[Array, "origin tx"],  # that it takes, (origin, tx)
+) -> Offers:
     """Return the best origin of each sender; of equal ones the shortest message."""
     most = jnp.max(value, axis=0)
     shortest = jnp.min(jnp.where(value == most[None], slots, jnp.inf), axis=0)
@@ -182,7 +185,10 @@ def over_origins(value: Float[Array, "origin tx"], slots: Float[Array, "origin t
     return Offers(most, shortest, origin.astype(jnp.int32))
 
 
-def pick(offered: Offers, cost_slots: Float[Array, "rx tx"]) -> Choice:
+def pick(
+    offered: Offers,  # the best message of each sender
+    cost_slots: Float[Array, "rx tx"],
+) -> Choice:
     """Return the sender of the largest index, and all who can hear it."""
     sender = jnp.argmax(offered.value).astype(jnp.int32)
     slots = offered.slots[sender]

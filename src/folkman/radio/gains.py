@@ -46,7 +46,7 @@ MOST_DB = 400.0
 class Links(NamedTuple):
     """What a file says of links."""
 
-    quantity: str
+    quantity: str  # gain, gain_db, snr_db or rate_bps
     values: NDArray[np.float64]  # (time, rx, tx)
     start_s: NDArray[np.float64]  # (time,) from when on each holds
 
@@ -58,6 +58,7 @@ class GainRadio(RadioNetwork):
 
     table: NDArray[np.float32]  # (time, rx, tx) gains
     start_s: NDArray[np.float32]  # (time,)
+    # none: gains are as given; rayleigh: times fading of mean 1
     fading: Literal["none", "rayleigh"] = "none"
     name = "gains"
 
@@ -121,8 +122,9 @@ class GainRadio(RadioNetwork):
 def gains(  # noqa: PLR0913 - all but one by name
     path: str,
     *,
-    nodes: int | None = None,
+    nodes: int | None = None,  # number of nodes; None: as the file has it
     slot_s: float = 1.0,
+    # none: gains are as given; rayleigh: times fading of mean 1
     fading: Literal["none", "rayleigh"] = "none",
     threshold_db: float = 0.0,
     allocation: Literal["optimal", "uniform", "random"] = "optimal",
@@ -132,6 +134,7 @@ def gains(  # noqa: PLR0913 - all but one by name
     noise_dbm_per_hz: float = -174.0,
     bits_per_parameter: int = 16,
     least_sinr_db: float = -20.0,
+    # who sends when: the paper's epochs, or one by one by an index
     schedule: Literal["threshold", "index"] = "threshold",
     message: Literal["copy", "forward", "sum"] = "copy",
 ) -> GainRadio:
@@ -192,7 +195,10 @@ def gains_of(
     return np.where(own, found.max(initial=0.0), found)
 
 
-def read_links(path: Path, nodes: int | None = None) -> Links:
+def read_links(
+    path: Path,
+    nodes: int | None = None,  # number of nodes; None: as the file has it
+) -> Links:
     """Read a file of links; `nodes` is their number, None: as the file has it."""
     if not path.is_file():
         raise ValueError(f"expected a file of links, found none at {path}; check the path")

@@ -43,14 +43,14 @@ class Points(NamedTuple):
     """A padded draw of points: rows with `present` False are padding and stand for nothing."""
 
     positions_m: Float[Array, "*batch point 2"]
-    present: Bool[Array, "*batch point"]
+    present: Bool[Array, "*batch point"]  # which rows are points
 
 
 class Waypoint(NamedTuple):
     """Random waypoint motion: where each node is and where it is going."""
 
     positions_m: Float[Array, "node 2"]
-    targets_m: Float[Array, "node 2"]
+    targets_m: Float[Array, "node 2"]  # where each node goes, in metres
 
 
 def cell_density_per_m2(radius_m: float) -> float:
@@ -59,7 +59,9 @@ def cell_density_per_m2(radius_m: float) -> float:
     return 1.0 / (math.pi * radius_m**2)
 
 
-def padding(mean_count: float) -> int:
+def padding(
+    mean_count: float,  # of the Poisson law
+) -> int:
     """Return a length that a Poisson count of `mean_count` exceeds with probability below 1e-9.
 
     Bernstein's inequality for the Poisson law, P(N >= m + x) <= exp(-x^2 / (2 (m + x/3))), solved
@@ -103,12 +105,12 @@ def cell(
 
 
 def interferers(
-    num_bands: int,
-    density_per_m2: float,
+    num_bands: int,  # bands, one for each node
+    density_per_m2: float,  # interferers of a band on a square metre
     key: PRNGKeyArray,
     *,
-    inner_radius_m: float = 500.0,
-    outer_radius_m: float = 8000.0,
+    inner_radius_m: float = 500.0,  # radius without interferers, in metres
+    outer_radius_m: float = 8000.0,  # radius up to which they are simulated, in metres
     dtype: DTypeLike = jnp.float32,
 ) -> Points:
     """Return Phi of eq. (24), (band, point, 2), and its mask (D1).
@@ -154,7 +156,7 @@ def waypoint_start(num_nodes: int, radius_m: ArrayLike, key: PRNGKeyArray) -> Wa
 def waypoint_step(
     state: Waypoint,
     speed_m_per_s: ArrayLike,
-    step_s: ArrayLike,
+    step_s: ArrayLike,  # seconds until then
     key: PRNGKeyArray,
     *,
     radius_m: ArrayLike = 500.0,
@@ -213,7 +215,8 @@ def hexagonal_stations(num_cells: int, radius_m: float) -> Float[Array, "cell 2"
 
 
 def neighbour_cells(
-    stations_m: Float[Array, "cell 2"], num_neighbours: int
+    stations_m: Float[Array, "cell 2"],  # positions of the stations, in metres
+    num_neighbours: int,  # nearest stations of each
 ) -> Int[Array, "cell nbr"]:
     """Return the nearest other cells of each cell, nearest first.
 

@@ -35,10 +35,10 @@ NEVER_SLOTS = (
 
 
 def training_latency_s(
-    samples: ArrayLike,
-    base_s: ArrayLike = 1.0,
-    threshold: ArrayLike = 128,
-    per_sample_s: ArrayLike = 1e-3,
+    samples: ArrayLike,  # of a gradient
+    base_s: ArrayLike = 1.0,  # seconds of a gradient of few samples
+    threshold: ArrayLike = 128,  # samples up to which it takes no longer
+    per_sample_s: ArrayLike = 1e-3,  # seconds of each sample more
 ) -> Float[Array, "..."]:
     """Return T(D): constant up to `threshold` samples, a GPU's first batch, then linear [2]."""
     count = jnp.asarray(samples)
@@ -54,7 +54,9 @@ def payload_bits(
 @overload
 def payload_bits(num_parameters: int, bits_per_parameter: int, kept_fraction: Array) -> Array: ...
 def payload_bits(
-    num_parameters: int, bits_per_parameter: int = 16, kept_fraction: float | Array = 1.0
+    num_parameters: int,  # d
+    bits_per_parameter: int = 16,
+    kept_fraction: float | Array = 1.0,  # q, the share of parameters that is sent
 ) -> float | Array:
     """Return q S, S = bits d, plus q d ceil(log2 d) index bits if anything is left out (D9).
 
@@ -78,7 +80,7 @@ def payload_bits(
 def transmission_slots(
     bits: ArrayLike,
     bandwidth_hz: Float[Array, "..."],
-    se: Float[Array, "*shape"],
+    se: Float[Array, "*shape"],  # spectral efficiency, in bit/s/Hz
     slot_s: ArrayLike,
 ) -> Float[Array, "*shape"]:
     """Return Gamma_ji of eq. (27), continuous.
@@ -99,7 +101,9 @@ def transmission_slots(
     )  # [1, eq. (27)]
 
 
-def whole_slots(slots: Float[Array, "*shape"]) -> Int[Array, "*shape"]:
+def whole_slots(
+    slots: Float[Array, "*shape"],  # durations
+) -> Int[Array, "*shape"]:
     """Return max(1, ceil(.)) as int32 (B3); what never ends takes NEVER_SLOTS.
 
     A duration within float32 rounding above a whole number counts as that number: Proposition 1
@@ -109,7 +113,10 @@ def whole_slots(slots: Float[Array, "*shape"]) -> Int[Array, "*shape"]:
     return jnp.minimum(jnp.maximum(settled, 1.0), float(NEVER_SLOTS)).astype(jnp.int32)
 
 
-def aggregated_slots(slots: Num[Array, "*shape"], active: Bool[Array, "*shape"]) -> Num[Array, ""]:
+def aggregated_slots(
+    slots: Num[Array, "*shape"],  # duration of each transfer
+    active: Bool[Array, "*shape"],  # which transfers there are
+) -> Num[Array, ""]:
     """Return Gamma_T of eq. (26): the longest duration, 0 if nothing is sent.
 
     `slots` and `active` are (rx, tx) with `schedule.links`, or (tx,) with `schedule.scheduled`;

@@ -278,7 +278,12 @@ class RadioNetwork(Network):
         return channel.is_indexed(key, air.link.dtype) and jax.default_backend() == "cpu"
 
     def glance_slots(
-        self, air: Air, bits: ArrayLike, key: Array, *, full: bool = False
+        self,
+        air: Air,
+        bits: ArrayLike,
+        key: Array,
+        *,
+        full: bool = False,  # whether all interferers are drawn
     ) -> Float[Array, "rx tx"]:
         """Return the least that messages may take: of the interferers only the nearest are drawn.
 

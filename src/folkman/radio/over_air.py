@@ -60,7 +60,10 @@ NUMBER_BITS = 32
 """What a number of a frame counts as, where frames are compared with messages by bits."""
 
 
-def encoded(model: Float[Array, " d"], reach: ArrayLike) -> Float[Array, " unit"]:
+def encoded(
+    model: Float[Array, " d"],  # parameters (d,)
+    reach: ArrayLike,  # range R of a model
+) -> Float[Array, " unit"]:
     """Return the energies of a frame (2 d + 1,), which sum to 1; `reach` is R.
 
     >>> encoded(jnp.array([1.0, -2.0]), 4.0).tolist()
@@ -72,7 +75,10 @@ def encoded(model: Float[Array, " d"], reach: ArrayLike) -> Float[Array, " unit"
     return jnp.concatenate([jnp.maximum(inside, 0.0), jnp.maximum(-inside, 0.0), rest[None]])
 
 
-def decoded(energies: Float[Array, " unit"], reach: ArrayLike) -> Float[Array, " message"]:
+def decoded(
+    energies: Float[Array, " unit"],  # received energies, less the noise
+    reach: ArrayLike,  # range R of a model
+) -> Float[Array, " message"]:
     """Return sum_m r_m z_m and, behind it, sum_m r_m: (d + 1,)."""
     dim = (len(energies) - 1) // 2
     total = jnp.sum(energies)
@@ -103,9 +109,10 @@ class OverAirNetwork(Network):
     bandwidth_hz: float = 10e6
     power_dbm: float = 30.0
     noise_dbm_per_hz: float = -174.0
-    send_chance: float = 0.5
-    radius: float = 10.0
-    frames: int = 1
+    send_chance: float = 0.5  # chance that a node sends in a frame, and does not listen
+    radius: float = 10.0  # range of a model, for each root of a parameter
+    frames: int = 1  # how often a frame is sent, to average fading
+    # whether noise and fading are drawn, or replaced by their means
     noise: Literal["drawn", "none"] = "drawn"
     name = "over_air"
     times_air = True
@@ -233,7 +240,10 @@ class OverAirFrames(Unmeasured):
         )
 
     def superpose(
-        self, state: FrameState, messages: Float[Array, "tx message"], key: PRNGKeyArray
+        self,
+        state: FrameState,
+        messages: Float[Array, "tx message"],  # what each node sends, (tx, message)
+        key: PRNGKeyArray,
     ) -> Float[Array, "rx message"]:
         """Return what each node makes of the frames that are on the air together.
 

@@ -68,7 +68,7 @@ class Forecast(NamedTuple):
 class Drops(NamedTuple):
     """How much is simulated."""
 
-    number: int = 600
+    number: int = 600  # of drops
     slots: int = 200  # of each drop, the first quarter of which is warm-up
     seed: int = 0
 
@@ -76,7 +76,7 @@ class Drops(NamedTuple):
 class Sawtooth(NamedTuple):
     """Ages of the held copies over time, (slot, rx, tx), with one block's picture of the cell."""
 
-    ages: NDArray[np.int32]
+    ages: NDArray[np.int32]  # (slot, rx, tx)
     nodes_m: NDArray[np.float32]  # (node, 2)
     interferers_m: NDArray[np.float32]  # (point, 2) of all bands
     sinr_db: NDArray[np.float32]  # (rx, tx)
@@ -88,6 +88,7 @@ def forecast(
     network: RadioNetwork,
     num_nodes: int,
     message_bits: int,
+    # how much is simulated
     drops: Drops = Drops(),  # noqa: B008 - immutable
 ) -> Forecast:
     """Simulate `drops.number` drops of a cell; see `Forecast`."""
@@ -225,7 +226,10 @@ def _roll_serial(
 
 
 def drop_costs(
-    network: RadioNetwork, num_nodes: int, message_bits: int, drops: Drops
+    network: RadioNetwork,
+    num_nodes: int,
+    message_bits: int,
+    drops: Drops,  # how much is drawn
 ) -> Iterator[NDArray[np.float64]]:
     """Yield the costs (slot, rx, tx) of each drop that `forecast` meets, slots 0 .. `slots`.
 
@@ -258,7 +262,7 @@ def best_threshold(
     network: RadioNetwork,
     sinr: NDArray[np.float32],
     message_bits: int,
-    objective: str = "duration",
+    objective: str = "duration",  # duration or age
     low_db: float = -20.0,
     high_db: float = 20.0,
 ) -> schedule.Search:
@@ -282,7 +286,9 @@ def best_threshold(
     return schedule.bracket_search(lambda t: float(value(draws, db_to_linear(t))), low_db, high_db)
 
 
-def age_means(found: Forecast) -> NDArray[np.float64]:
+def age_means(
+    found: Forecast,  # what was simulated
+) -> NDArray[np.float64]:
     """Return the mean age of the held copies of each drop, (drop,); NaN where there are none."""
     counts = found.ages.sum(axis=1)
     sums = found.ages @ np.arange(found.ages.shape[1])
@@ -295,8 +301,8 @@ def moves_far(network: RadioNetwork) -> bool:
 
 
 def least_aged(
-    age_at: Callable[[float], float],
-    tried_db: Iterable[float],
+    age_at: Callable[[float], float],  # threshold in dB -> mean age
+    tried_db: Iterable[float],  # thresholds that are tried too, in dB
     low_db: float = -20.0,
     high_db: float = 20.0,
 ) -> float:

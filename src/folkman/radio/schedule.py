@@ -45,9 +45,9 @@ class Search(NamedTuple):
     """The best threshold tried, its value, and everything tried in the order it was."""
 
     threshold_db: float
-    value: float
-    thresholds_db: np.ndarray
-    values: np.ndarray
+    value: float  # of the best one
+    thresholds_db: np.ndarray  # tried, in order
+    values: np.ndarray  # one for each threshold tried
 
 
 def links(sinr: Float[Array, "*draw rx tx"], threshold: ArrayLike) -> Bool[Array, "*draw rx tx"]:
@@ -93,7 +93,7 @@ def expected_duration(
     payload_bits: ArrayLike,
     total_hz: ArrayLike,
     slot_s: ArrayLike,
-    whole: bool = True,
+    whole: bool = True,  # whether an epoch lasts whole slots
     allocate: Callable[[Array, Array, ArrayLike], Array] = bandwidth.optimal,
 ) -> Float[Array, ""]:
     """Return E[Gamma_W + Gamma_T] in slots over SINR draws, mean over ordered pairs.
@@ -197,7 +197,10 @@ def _mean_over_pairs(values: Array, num_nodes: int) -> Array:
     return jnp.sum(jnp.where(others, values, 0.0)) / max(num_nodes * (num_nodes - 1), 1)
 
 
-def grid_search(objective: Objective, thresholds_db: Sequence[float] | np.ndarray) -> Search:
+def grid_search(
+    objective: Objective,  # threshold in dB -> what to minimise
+    thresholds_db: Sequence[float] | np.ndarray,  # to try, in dB
+) -> Search:
     """Return the minimiser of `objective` over `thresholds_db`, the first of equals.
 
     >>> grid_search(lambda threshold_db: (threshold_db - 3.0) ** 2, [-15.0, 0.0, 15.0]).threshold_db
@@ -212,12 +215,12 @@ def grid_search(objective: Objective, thresholds_db: Sequence[float] | np.ndarra
 
 
 def bracket_search(
-    objective: Objective,
+    objective: Objective,  # threshold in dB -> what to minimise
     low_db: float,
     high_db: float,
     *,
-    num_coarse: int = 9,
-    tolerance_db: float = 0.25,
+    num_coarse: int = 9,  # points of the coarse grid
+    tolerance_db: float = 0.25,  # width of the last bracket, in dB
 ) -> Search:
     """Return a minimiser of `objective` in [low_db, high_db] by a coarse grid, then golden section.
 

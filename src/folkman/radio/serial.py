@@ -131,7 +131,12 @@ class Glancing(Protocol):
         ...
 
     def glance_slots(
-        self, air: Any, bits: ArrayLike, key: Array, *, full: bool = False
+        self,
+        air: Any,
+        bits: ArrayLike,
+        key: Array,
+        *,
+        full: bool = False,  # whether all interferers are drawn
     ) -> Float[Array, "rx tx"]:
         """Return slots that are not above `cost_slots`; in full, those of `cost_slots`."""
         ...
@@ -166,11 +171,11 @@ class SerialState(NamedTuple):
     air: Any
     # stamps held when the coming slot begins; on the diagonal of a node's newest frozen payload
     held: Int[Array, "rx origin"]
-    flight: Flight
+    flight: Flight  # the message on the air
     busy: Float[Array, ""]  # slots from the end of this slot until the band is free
     present: Bool[Array, " node"]  # in the coming slot
     since: Int[Array, "rx origin"]  # slot of the pair's last news
-    sums: Transfers
+    sums: Transfers  # for means over all transfers
     # what a node believes that another holds; None where all know all
     known: Int[Array, "node rx origin"] | None
     airtime: Airtime  # of the coming slot
@@ -542,7 +547,10 @@ def with_control(band: Band, message_bits: ArrayLike, num_nodes: int) -> Float[A
 
 
 def after_loss(
-    loss: ArrayLike | None, heard: Bool[Array, " rx"], number: Int[Array, ""], key: Array
+    loss: ArrayLike | None,  # chance that a receiver does not hear it; None: 0
+    heard: Bool[Array, " rx"],  # who would hear it, (rx,)
+    number: Int[Array, ""],  # of the transfer, which keys the draw
+    key: Array,
 ) -> Bool[Array, " rx"]:
     """Return who hears the transfer of this number; each receiver loses it on its own."""
     if loss is None:

@@ -28,7 +28,7 @@ LONGEST_SLOTS = 1_000_000.0
 class SharedNetwork(Network):
     """A channel that carries one message at a time to everyone."""
 
-    slots: float
+    slots: float  # slots that a message takes
     message: Literal["copy", "forward", "sum"] = "copy"  # type: ignore[assignment] - of three
     control: Literal["ideal", "heard"] = "ideal"
     contention_slots: float = 0.0
@@ -90,7 +90,7 @@ class SharedNetwork(Network):
 
 
 def shared(
-    slots: float = 1.0,
+    slots: float = 1.0,  # slots that a message takes
     message: Literal["copy", "forward", "sum"] = "copy",
     control: Literal["ideal", "heard"] = "ideal",
     contention_slots: float = 0.0,

@@ -76,10 +76,10 @@ class StarTimeline(NamedTuple):
     """A timeline around a server."""
 
     up_started: NDArray[np.bool_]  # (slot, node)
-    up_arrived: NDArray[np.bool_]
-    down_started: NDArray[np.bool_]
-    down_arrived: NDArray[np.bool_]
-    finished: NDArray[np.bool_]
+    up_arrived: NDArray[np.bool_]  # (slot, node)
+    down_started: NDArray[np.bool_]  # (slot, node)
+    down_arrived: NDArray[np.bool_]  # (slot, node)
+    finished: NDArray[np.bool_]  # (slot, node) a gradient ended
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape that each table should have."""

@@ -105,18 +105,19 @@ SHOWN = ("slots", "train_loss", "test_accuracy")
 class Run:
     """One algorithm under one seed: its rows, how it ended, and its last model."""
 
-    algorithm: str
-    label: str
+    algorithm: str  # name of the method
+    label: str  # name in tables and figures
     seed: int
+    # a dictionary for each recorded slot
     rows: list[dict[str, float]] = field(default_factory=list)
-    status: str = RUNNING
-    message: str = ""
+    status: str = RUNNING  # running, stopped, finished, diverged or failed
+    message: str = ""  # what went wrong; empty if nothing
     verdict: str = ""  # of a run that has ended: finished, diverged or not learning
     reason: str = ""  # of a verdict that is not finished, and what to try
     target_slot: int | None = None  # where it met its targets and ended
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
-    timeline: Any = None
+    timeline: Any = None  # who held what when, where it was kept
     scene: "Scene | None" = None  # where nodes were and what was on the air, frame by frame
     fitted: Any = None  # what computes with its model; `folkman.problem.models.Fitted`
     folder: Path | None = None  # where it was written to or read from
@@ -148,7 +149,12 @@ class Run:
         ends["target_slot"] = self.target_slot
         return self.head | {name: jsonable(self.last(name)) for name in names} | ends
 
-    def plot(self, x: str = "seconds", y: str = "train_loss", style: str = "screen") -> "Drawing":
+    def plot(
+        self,
+        x: str = "seconds",  # a cost, for the horizontal axis
+        y: str = "train_loss",  # a metric, for the vertical axis
+        style: str = "screen",
+    ) -> "Drawing":
         """Draw one metric against one axis; a notebook shows it, `.save("loss.pdf")` writes it."""
         from folkman.report import notebook
 
@@ -160,7 +166,12 @@ class Run:
 
         return notebook.to_pandas([self])
 
-    def predict(self, x: Any, node: int | None = None) -> "Predictions":
+    def predict(
+        self,
+        x: Any,
+        # number of the node whose model is asked; None: the network's model
+        node: int | None = None,
+    ) -> "Predictions":
         """Return what the last model says of samples x (n, ...): classes, or numbers.
 
         `node` asks the model of one node, where the run folder kept it (`keep_nodes`).
@@ -170,7 +181,11 @@ class Run:
 
         return predict(trained_of_run(self, node), x)
 
-    def animate(self, paint: str | None = None, frames: int = 30) -> "Animation":
+    def animate(
+        self,
+        paint: str | None = None,  # what colours the nodes; None: as the run has it
+        frames: int = 30,  # pictures at most
+    ) -> "Animation":
         """Return the map of the network over time; `.save("map.gif")` writes it."""
         from folkman.report import notebook
 

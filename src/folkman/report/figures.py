@@ -74,7 +74,11 @@ def new_figure(width_in: float, height_in: float) -> "tuple[Figure, Axes]":
     return figure, figure.add_subplot()
 
 
-def draw_curves(runs: Sequence[Run], x: str = "seconds", y: str = "train_loss") -> "Figure":
+def draw_curves(
+    runs: Sequence[Run],
+    x: str = "seconds",  # a cost, for the horizontal axis
+    y: str = "train_loss",  # a metric, for the vertical axis
+) -> "Figure":
     """Draw metric `y` against axis `x`: the mean over seeds, its 95 % interval shaded."""
     found = curves_to_draw(runs, x, y)
     named = best_named(found, y)
@@ -236,7 +240,9 @@ def bound_by_means(axes: "Axes", means: NDArray[np.float64], metric: str) -> Non
     )
 
 
-def draw_labels(counts: NDArray[np.integer]) -> "Figure":
+def draw_labels(
+    counts: NDArray[np.integer],  # samples of each class at each node, (node, class)
+) -> "Figure":
     """Draw how many samples of each class each node holds, from counts (node, class)."""
     nodes, classes = counts.shape
     figure, axes = new_figure(4.6, max(1.6, 0.28 * nodes + 1.0))

@@ -105,8 +105,8 @@ class Results(list[Run]):
 
     def plot(
         self,
-        x: str = "seconds",
-        y: str = "train_loss",
+        x: str = "seconds",  # a cost or a setting, for the horizontal axis
+        y: str = "train_loss",  # a metric, for the vertical axis
         style: str = "screen",
         *,
         hue: str | Sequence[str] | None = None,
@@ -130,7 +130,9 @@ class Results(list[Run]):
         return show(self)
 
 
-def read_results(root: str | Path) -> Results:
+def read_results(
+    root: str | Path,  # folder of a run or of a sweep
+) -> Results:
     """Read the runs of a run or sweep folder, finished or not."""
     folder = Path(root)
     runs = read_sweep(folder).runs if is_sweep(folder) else RunFolder.open(folder).read().runs
@@ -138,9 +140,10 @@ def read_results(root: str | Path) -> Results:
 
 
 def plot(
+    # runs, or run and sweep folders
     source: str | Path | Run | Sequence[str | Path] | Sequence[Run],
-    x: str = "seconds",
-    y: str = "train_loss",
+    x: str = "seconds",  # a cost or a setting, for the horizontal axis
+    y: str = "train_loss",  # a metric, for the vertical axis
     style: str = "screen",
     *,
     hue: str | Sequence[str] | None = None,

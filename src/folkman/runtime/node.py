@@ -104,8 +104,8 @@ class Node:
 
     def __init__(
         self,
-        index: int,
-        problem: Learnable,
+        index: int,  # its number
+        problem: Learnable,  # its own part of the data
         algorithm: Algorithm,
         shares: NDArray,
         *,
@@ -217,7 +217,10 @@ class Node:
             self._message = np.asarray(self.algorithm.message(self.state))
             self.reach.step = float(arrays["reach"][0]) if "reach" in arrays else 0.0
 
-    def receivers(self, round_: int = 1) -> list[int]:
+    def receivers(
+        self,
+        round_: int = 1,  # number of the round, from 1
+    ) -> list[int]:
         """Return the numbers of those that are to hear this node in a round, counted from 1."""
         if not self.way.varies:
             return self._receivers
@@ -233,11 +236,17 @@ class Node:
         """Return what is held, with the weights of the last round that was heard."""
         return self.mailbox.peek(*self._weights(self.mailbox.round - 1), self.slot)
 
-    def receive(self, data: bytes) -> bool:
+    def receive(
+        self,
+        data: bytes,  # bytes of a message
+    ) -> bool:
         """Take a message; tell whether it was kept."""
         return self.mailbox.put(data, self._own)
 
-    def take(self, data: bytes) -> Message:
+    def take(
+        self,
+        data: bytes,  # bytes of a message
+    ) -> Message:
         """Take a message and return it, or raise `CodecError`."""
         return self.mailbox.take(data, self._own)
 
@@ -276,7 +285,11 @@ class Node:
         self._end(state, computed=False)
         return None
 
-    def end_slot(self, loss: Array, grad: Array) -> None:
+    def end_slot(
+        self,
+        loss: Array,  # F_i at the point of this slot
+        grad: Array,  # gradient of F_i there (d,)
+    ) -> None:
         """Learn from the gradient at the point that `begin_slot` returned."""
         assert self._begun is not None  # noqa: S101 - a slot was begun
         state, inbox, _ = self._begun
@@ -294,7 +307,11 @@ class Node:
             before, self._message = self._message, np.asarray(self.algorithm.message(state))
             self.reach.moved(before, self._message)
 
-    def gradient(self, point: Array, step: int) -> tuple[Array, Array]:
+    def gradient(
+        self,
+        point: Array,
+        step: int,  # number of the gradient, which keys its mini-batch
+    ) -> tuple[Array, Array]:
         """Return F_i and its gradient at a point, as of the node's gradient number `step`.
 
         It reads nothing of the node that changes, and may run anywhere.
@@ -322,7 +339,10 @@ class Node:
         """Let go of what is held of a sender that is no member; tell whether anything was."""
         return self.mailbox.forget(sender)
 
-    def newest_from(self, peer: int) -> int:
+    def newest_from(
+        self,
+        peer: int,  # number of the neighbour
+    ) -> int:
         """Return the number of the newest message that a neighbour brought."""
         return self.mailbox.newest_of(peer)
 
@@ -330,7 +350,10 @@ class Node:
         """Return the message to broadcast now."""
         return self.formed()[0]
 
-    def formed(self, number: int = 0) -> tuple[bytes, int, int]:
+    def formed(
+        self,
+        number: int = 0,  # for the field of the round, where there are no rounds
+    ) -> tuple[bytes, int, int]:
         """Return the message to broadcast now, its sequence number, and its slot.
 
         It was formed after that slot.

@@ -43,7 +43,7 @@ class ServerNode:
 
     def __init__(
         self,
-        initial: Array,
+        initial: Array,  # w(0), (d,)
         algorithm: Algorithm,
         shares: NDArray,
         *,
@@ -100,11 +100,17 @@ class ServerNode:
         """Return the aggregations so far."""
         return int(self.server.rounds(self.state))
 
-    def receive(self, data: bytes) -> bool:
+    def receive(
+        self,
+        data: bytes,  # bytes of a message
+    ) -> bool:
         """Take an upload; tell whether it was kept."""
         return self.mailbox.put(data)
 
-    def take(self, data: bytes) -> Message:
+    def take(
+        self,
+        data: bytes,  # bytes of a message
+    ) -> Message:
         """Take an upload and return it, or raise `CodecError`."""
         return self.mailbox.take(data)
 
@@ -132,7 +138,10 @@ class ServerNode:
         """Tell whether anything has come since the last time."""
         return bool(self.mailbox.heard.any())
 
-    def formed(self, number: int = 0) -> tuple[bytes, int, int]:
+    def formed(
+        self,
+        number: int = 0,  # for the field of the round, not used
+    ) -> tuple[bytes, int, int]:
         """Return the message to broadcast now, its sequence number, and its slot.
 
         It was formed after that slot.
@@ -143,7 +152,10 @@ class ServerNode:
         data = self._packed(params, self._packing_number)
         return data, self.sequence, self.slot
 
-    def answers(self, peers: Sequence[int]) -> tuple[dict[int, bytes], int, int]:
+    def answers(
+        self,
+        peers: Sequence[int],  # numbers of the nodes
+    ) -> tuple[dict[int, bytes], int, int]:
         """Return the message for each of some nodes, its sequence number, and its slot.
 
         With error feedback nodes that have heard different messages get different bytes.

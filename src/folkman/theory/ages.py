@@ -48,7 +48,13 @@ def guaranteed_age_slots(cost_slots: Float[ndarray, "slot rx tx"]) -> float:
 
 
 def loss_bound(
-    gap: float, step: float, slots: int, age_slots: float, smooth: float, slope: float, nodes: int
+    gap: float,  # F(w(0)) - F*
+    step: float,
+    slots: int,
+    age_slots: float,  # guaranteed rms age
+    smooth: float,
+    slope: float,  # bound on all gradients, G
+    nodes: int,
 ) -> float:
     """Return the bound of the corollary on the mean of ||grad F(w)||^2.
 
@@ -60,7 +66,12 @@ def loss_bound(
 
 
 def best_step(
-    gap: float, slots: int, age_slots: float, smooth: float, slope: float, nodes: int
+    gap: float,  # F(w(0)) - F*
+    slots: int,
+    age_slots: float,  # guaranteed rms age
+    smooth: float,
+    slope: float,  # bound on all gradients, G
+    nodes: int,
 ) -> float:
     """Return the step of the least `loss_bound`, at most 1 / L."""
     late = smooth * slope * (1 - 1 / nodes) * age_slots

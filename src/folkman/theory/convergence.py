@@ -52,16 +52,24 @@ class Bound(NamedTuple):
 
     name: str
     curve: Floats  # (slot,), not a number where it does not apply
-    reason: str = ""
+    reason: str = ""  # why it does not apply; empty where it does
 
-    def holds(self, path: Trajectory, slack: float = 1e-5) -> bool | None:
+    def holds(
+        self,
+        path: Trajectory,  # what the run was
+        slack: float = 1e-5,  # share by which it may be exceeded, for rounding
+    ) -> bool | None:
         """Tell whether the measured mean stays below, None where the bound does not apply."""
         if self.reason:
             return None
         return bool(np.all(measured(path) <= self.curve * (1 + slack)))
 
 
-def without_running(path: Trajectory, smooth: Floats, floor: float = 0.0) -> float:
+def without_running(
+    path: Trajectory,  # what the run was
+    smooth: Floats,  # L_i of each node
+    floor: float = 0.0,  # F*, a lower bound of the loss
+) -> float:
     """Return 2 L_mean (F(w(0)) - F*), which bounds ||grad F(w(0))||^2 anyway.
 
     A bound not below it is vacuous.
@@ -69,7 +77,9 @@ def without_running(path: Trajectory, smooth: Floats, floor: float = 0.0) -> flo
     return 2.0 * float(path.weights @ smooth) * (float(path.loss[0]) - floor)
 
 
-def measured(path: Trajectory) -> Floats:
+def measured(
+    path: Trajectory,  # what the run was
+) -> Floats:
     """Return the mean of ||grad F(w(t))||^2 over the first J slots, J = 1, 2, ..."""
     return _mean(path.slope_sq)
 
@@ -94,7 +104,10 @@ def _bound(name: str, curve: Floats, reason: str) -> Bound:
 
 
 def simple(
-    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+    path: Trajectory,  # what the run was
+    smooth: Floats,  # L_i of each node
+    floor: float,  # F*, a lower bound of the loss
+    constants: tuple[float, float] = (1.0, 1.0),
 ) -> Bound:
     """Return the bound from the largest age and gradient.
 
@@ -106,7 +119,10 @@ def simple(
 
 
 def ages(
-    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+    path: Trajectory,  # what the run was
+    smooth: Floats,  # L_i of each node
+    floor: float,  # F*, a lower bound of the loss
+    constants: tuple[float, float] = (1.0, 1.0),
 ) -> Bound:
     """Return the bound from every copy's own age and every node's own L_i and G_j."""
     reach = path.weights * path.local.max(axis=0)  # beta_j G_j
@@ -131,7 +147,10 @@ def effective_age(ages: NDArray[np.integer], weights: Floats) -> float:
 
 
 def spread(
-    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+    path: Trajectory,  # what the run was
+    smooth: Floats,  # L_i of each node
+    floor: float,  # F*, a lower bound of the loss
+    constants: tuple[float, float] = (1.0, 1.0),
 ) -> Bound:
     """Return the bound that needs no bound on gradients, only how much nodes differ."""
     q = 3.0 * (path.step * float(np.max(smooth)) * effective_age(path.ages, path.weights)) ** 2
@@ -146,7 +165,9 @@ def spread(
     return _bound("spread", curve / (1.0 if reason else 1.0 - 2.0 * q), reason)
 
 
-def window_sums(path: Trajectory) -> Floats:
+def window_sums(
+    path: Trajectory,  # what the run was
+) -> Floats:
     """Return sum_{s = tau_ij(t)}^{t-1} ||g_j(s)||, shape (slot, rx, tx).
 
     This is what i has not yet got of j, in length.
@@ -158,7 +179,10 @@ def window_sums(path: Trajectory) -> Floats:
 
 
 def afterwards(
-    path: Trajectory, smooth: Floats, floor: float, constants: tuple[float, float] = (1.0, 1.0)
+    path: Trajectory,  # what the run was
+    smooth: Floats,  # L_i of each node
+    floor: float,  # F*, a lower bound of the loss
+    constants: tuple[float, float] = (1.0, 1.0),
 ) -> Bound:
     """Return the bound from the gradients and losses that were met.
 
@@ -177,6 +201,10 @@ BOUNDS = {"simple": simple, "ages": ages, "spread": spread, "afterwards": afterw
 """By name: (path, L_i (node,), F*) -> Bound."""
 
 
-def all_bounds(path: Trajectory, smooth: Floats, floor: float = 0.0) -> list[Bound]:
+def all_bounds(
+    path: Trajectory,  # what the run was
+    smooth: Floats,  # L_i of each node
+    floor: float = 0.0,  # F*, a lower bound of the loss
+) -> list[Bound]:
     """Return every bound; F* = 0 is valid for losses that are never negative, Assumption 2(a)."""
     return [build(path, smooth, floor) for build in BOUNDS.values()]

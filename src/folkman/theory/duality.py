@@ -55,7 +55,7 @@ class Gap(NamedTuple):
     # how far the gap may be from that of the true p_i, on the grid; not a number where not
     # certified
     error: float
-    how: str
+    how: str  # how the value functions were found
 
     @property
     def gap(self) -> float:
@@ -108,7 +108,10 @@ class Gap(NamedTuple):
         }
 
 
-def measure_gap(values: Sequence[Value], shares: Sequence[float] | Floats) -> Gap:
+def measure_gap(
+    values: Sequence[Value],  # value function of each node
+    shares: Sequence[float] | Floats,
+) -> Gap:
     """Return the gap of nodes with the given value functions and shares alpha_i.
 
     The values must be sampled so that all alpha_i * step_i agree: what a node spends then lies on
@@ -151,7 +154,10 @@ def measure_gap(values: Sequence[Value], shares: Sequence[float] | Floats) -> Ga
     )
 
 
-def convolve(a: Floats, b: Floats) -> Floats:
+def convolve(
+    a: Floats,  # values on a grid that begins at 0
+    b: Floats,  # values on the same grid
+) -> Floats:
     """Return the min-plus convolution: (a # b)[n] = min_m a[n - m] + b[m]."""
     long, short = (a, b) if len(a) >= len(b) else (b, a)
     total = np.full(len(a) + len(b) - 1, np.inf)
@@ -161,7 +167,9 @@ def convolve(a: Floats, b: Floats) -> Floats:
     return total
 
 
-def dual_by_envelopes(costs: Sequence[Floats]) -> Floats:
+def dual_by_envelopes(
+    costs: Sequence[Floats],  # least loss of each node by what it spends, on one grid
+) -> Floats:
     """Return D on the common grid: the segments of all hulls, steepest descent first."""
     corners = [hull(cost) for cost in costs]
     lengths = np.concatenate([np.diff(kept) for kept in corners] or [np.zeros(0)])
@@ -172,7 +180,11 @@ def dual_by_envelopes(costs: Sequence[Floats]) -> Floats:
     return np.interp(np.arange(int(x[-1]) + 1), x, y)
 
 
-def dual_by_multiplier(costs: Sequence[Floats], spent: int, multipliers: Floats) -> float:
+def dual_by_multiplier(
+    costs: Sequence[Floats],  # least loss of each node by what it spends, on one grid
+    spent: int,  # what all nodes spend together, in steps of the grid
+    multipliers: Floats,  # lambda, those to try
+) -> float:
     """Return [1, eq. (4)] itself, at the given multipliers.
 
     The max over them of sum_i inf_m cost_i[m] + lambda (m - spent).
@@ -188,7 +200,12 @@ MOST_NODES = 100_000
 """More would take minutes, and show the same line."""
 
 
-def survey(model: str, nodes: Sequence[int], reach: str = "same", seed: int = 0) -> list[Gap]:
+def survey(
+    model: str,  # name of a family of losses: worst, robust and others
+    nodes: Sequence[int],  # numbers of nodes to ask about
+    reach: str = "same",  # same or shrinking: how far a node can move
+    seed: int = 0,
+) -> list[Gap]:
     """Return the gaps of a family of losses for several numbers of nodes with equal shares.
 
     With reach "same" a node moves its model over the same region however many nodes there are (W_i

@@ -38,12 +38,15 @@ class Efficiency(NamedTuple):
 
     label: str
     quantity: str  # kappa, rounds, bits
-    measured: float
-    printed: float
-    corrected: float
+    measured: float  # in the run
+    printed: float  # by Table I
+    corrected: float  # by the corrected formula
 
 
-def compare_efficiency(run: Run, setting: Setting) -> list[Efficiency]:
+def compare_efficiency(
+    run: Run,  # to look at
+    setting: Setting,  # what the formulas need
+) -> list[Efficiency]:
     """Return kappa, rounds and bits of a run beside the formulas.
 
     Methods that Table I does not list give nothing.

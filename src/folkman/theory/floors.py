@@ -57,17 +57,20 @@ class Parts(NamedTuple):
 class Floor(NamedTuple):
     """What no first-order method can go below, by slots from 0."""
 
-    gradient_norm: Float[ndarray, " slot"]
+    gradient_norm: Float[ndarray, " slot"]  # ||grad F||
     excess_loss: Float[ndarray, " slot"]  # F - F*
 
-    def slots_to(self, gradient_norm: float) -> int | None:
+    def slots_to(
+        self,
+        gradient_norm: float,  # ||grad F|| to reach
+    ) -> int | None:
         """Return the first slot at whose start a gradient may be as small; None: not in these."""
         found = np.flatnonzero(self.gradient_norm <= gradient_norm)
         return int(found[0]) if len(found) else None
 
 
 def floor_of(
-    parts: Parts,
+    parts: Parts,  # quadratics of all nodes
     start: Float[ndarray, " d"],
     slots: int,
     *,
@@ -88,8 +91,9 @@ def floor_of(
 
 
 def spaces_of(
+    # (node, basis) -> columns that span all its gradients there
     gradients: Callable[[int, ndarray], ndarray],
-    shape: tuple[int, int],
+    shape: tuple[int, int],  # (node, d)
     slots: int,
     compute_slots: int | Sequence[int],
     message_slots: int,

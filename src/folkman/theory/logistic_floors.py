@@ -69,7 +69,7 @@ class LogisticParts(NamedTuple):
 
 
 def logistic_floor_of(
-    parts: LogisticParts,
+    parts: LogisticParts,  # samples of all nodes
     start: Float[ndarray, " d"],
     slots: int,
     *,

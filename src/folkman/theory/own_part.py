@@ -67,7 +67,7 @@ class Setting(NamedTuple):
 
     ages: Int[ndarray, "rx tx"]  # a_ij; the diagonal is not looked at
     own_age: Int[ndarray, " node"]  # b_i
-    rho: Float[ndarray, " node"]
+    rho: Float[ndarray, " node"]  # share of the own newest progress
     set_back: Float[ndarray, " node"] | None = None  # sigma_i; None: 0
 
 
@@ -82,7 +82,7 @@ class FixedPoint(NamedTuple):
 class Chosen(NamedTuple):
     """A share rho with what it costs."""
 
-    rho: float
+    rho: float  # share of the own newest progress
     excess: float  # predicted F(w) - F* after the horizon
     bias: float  # of it what remains for ever
     radius: float  # spectral radius
@@ -90,9 +90,11 @@ class Chosen(NamedTuple):
 
 def setting(
     ages: Int[ndarray, "rx tx"],
-    rho: float | Float[ndarray, " node"],
+    rho: float | Float[ndarray, " node"],  # share of the own newest progress
     shares: Float[ndarray, " node"],
+    # age of the own part, b_i; None: the others' mean age
     own_age: Int[ndarray, " node"] | None = None,
+    # share sigma_i of the mean pace that is taken back; None: none
     set_back: float | Float[ndarray, " node"] | None = None,
 ) -> Setting:
     """Return a setting whose own age is the others' mean age, rounded, unless it is given."""
@@ -112,10 +114,10 @@ def setting(
 
 
 def named(
-    own: str | float,
+    own: str | float,  # option `own` of Algorithm 1, or rho as a number
     ages: Int[ndarray, "rx tx"],
     shares: Float[ndarray, " node"],
-    alike: float = 0.0,
+    alike: float = 0.0,  # a_i of `adaptive`
 ) -> Setting:
     """Return the setting of an option `own` of Algorithm 1; `alike` is a_i of `adaptive`."""
     shares = np.asarray(shares, float)
@@ -221,7 +223,12 @@ def optimum(q: Quadratics) -> Float[ndarray, " d"]:
     return np.linalg.solve(whole, np.einsum("i,iab,ib->a", q.shares, q.curvature, q.centre))
 
 
-def bias_bound(q: Quadratics, age: int, rho: float, step: float) -> float:
+def bias_bound(
+    q: Quadratics,
+    age: int,
+    rho: float,  # share of the own newest progress
+    step: float,
+) -> float:
     """Return a bound on ||w - w*|| at the fixed point, for equal ages and convex F_i (Theorem E).
 
     With lambda = eta a rho it is (1/mu + lambda) lambda sum_i alpha_i L_i ||grad F_i(w*)||, where
@@ -235,7 +242,11 @@ def bias_bound(q: Quadratics, age: int, rho: float, step: float) -> float:
     return (1.0 / least + prox) * prox * float(differ)
 
 
-def stable_step(q: Quadratics, s: Setting, halvings: int = 30) -> float:
+def stable_step(
+    q: Quadratics,
+    s: Setting,
+    halvings: int = 30,  # of the bracket at the end
+) -> float:
     """Return the step at which stability is lost first: stable below it, not just above.
 
     Steps are tried upwards by tenths of what is safe, and the first crossing is halved.
@@ -252,7 +263,10 @@ def stable_step(q: Quadratics, s: Setting, halvings: int = 30) -> float:
     return low
 
 
-def stable_step_alike(age: int, rho: float) -> float:
+def stable_step_alike(
+    age: int,
+    rho: float,  # share of the own newest progress
+) -> float:
     """Return the largest stable eta L of nodes alike with equal shares and ages (Theorem F).
 
     Their mean has the roots of z^(a+1) = z^a (1 - e rho) - e (1 - rho), their differences those of
@@ -303,9 +317,9 @@ def best_rho(
     q: Quadratics,
     ages: Int[ndarray, "rx tx"],
     step: float,
-    horizon: int,
+    horizon: int,  # slots after which the loss counts
     start: Float[ndarray, " d"],
-    tried: int = 21,
+    tried: int = 21,  # values of rho that are tried
 ) -> Chosen:
     """Return the rho in [0, 1], the same for all nodes, with the least predicted F(w) - F*.
 

@@ -29,7 +29,11 @@ ROUNDS = 60
 """Hessian-vector products of one power iteration."""
 
 
-def curvatures(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> NDArray[np.float64]:
+def curvatures(
+    problem: Learnable,
+    w: Array | NDArray,
+    rounds: int = ROUNDS,  # power iterations
+) -> NDArray[np.float64]:
     """Return the largest |eigenvalue| of the Hessian of every F_i at w (d,), shape (node,).
 
     It is approached from below.
@@ -41,7 +45,11 @@ def curvatures(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> 
     return np.asarray(_power(problem, point, start, rounds, whole=False), float)
 
 
-def whole_curvature(problem: Learnable, w: Array | NDArray, rounds: int = ROUNDS) -> float:
+def whole_curvature(
+    problem: Learnable,
+    w: Array | NDArray,
+    rounds: int = ROUNDS,  # power iterations
+) -> float:
     """Return the largest |eigenvalue| of the Hessian of F = sum_i alpha_i F_i at w (d,).
 
     It is approached from below.

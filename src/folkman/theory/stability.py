@@ -47,8 +47,8 @@ class Advice(NamedTuple):
     stable_below: float  # eta
     proved: float | None  # eta, where an upper bound of L is known
     advised: float  # eta
-    max_age: int
-    effective_age: float
+    max_age: int  # largest age of a copy
+    effective_age: float  # A_2, never above the largest
 
 
 def constant_stamps(nodes: int, age: int, slots: int) -> NDArray[np.int32]:
@@ -137,7 +137,10 @@ def _growth_of_mean(mix: NDArray, e: NDArray) -> NDArray[np.float64]:
 
 
 def advise(
-    problem: Learnable, held: NDArray[np.integer], scaling: str = "theorem", probe: int = 40
+    problem: Learnable,
+    held: NDArray[np.integer],
+    scaling: str = "theorem",
+    probe: int = 40,  # slots of the probe
 ) -> Advice:
     """Propose a step from the curvature and from the ages of a timeline.
 
@@ -168,7 +171,10 @@ def advise(
     return Advice(whole, each, edge, stable, proved, MARGIN * stable, int(ages.max()), late)
 
 
-def is_measured(problem: Learnable, rounds: int = 20) -> bool:
+def is_measured(
+    problem: Learnable,
+    rounds: int = 20,  # power iterations
+) -> bool:
     """Tell whether the curvature of a problem can be measured in a short time."""
     if (
         not isinstance(problem, Analysable)
@@ -188,7 +194,7 @@ def stability_warning(
     ages: int | NDArray[np.integer],
     step: float,
     scaling: str = "theorem",
-    rounds: int = 20,
+    rounds: int = 20,  # power iterations for the curvature
 ) -> str | None:
     """Return a warning if Algorithm 1's step is beyond the stability limit at its start.
 

@@ -26,7 +26,10 @@ LEAST = 1e-9
 """A shorter step is of no use, and 0 is told instead."""
 
 
-def is_stable(hears: Bool[ndarray, "rx tx"], step: float) -> bool:
+def is_stable(
+    hears: Bool[ndarray, "rx tx"],  # who hears whom, (rx, tx)
+    step: float,
+) -> bool:
     """Tell whether R-FAST is stable with eta L = `step`; `hears` is the graph."""
     nodes = len(hears)
     listens = hears.astype(float)
@@ -41,7 +44,9 @@ def is_stable(hears: Bool[ndarray, "rx tx"], step: float) -> bool:
     return bool(np.abs(np.linalg.eigvals(whole)).max() < 1 + 1e-7)
 
 
-def tracking_limit(hears: Bool[ndarray, "rx tx"]) -> float:
+def tracking_limit(
+    hears: Bool[ndarray, "rx tx"],  # who hears whom, (rx, tx)
+) -> float:
     """Return the longest stable eta L, to a thousandth of itself.
 
     >>> both = ~np.eye(2, dtype=bool)

@@ -92,7 +92,10 @@ def ages_of(held: NDArray[np.integer]) -> NDArray[np.int64]:
     return ages
 
 
-def full_gradients(problem: Analysable, points: Array) -> tuple[Array, Array]:
+def full_gradients(
+    problem: Analysable,
+    points: Array,  # one for each node, (node, d)
+) -> tuple[Array, Array]:
     """Return F_i (node,) and grad F_i (node, d) at one point a node, over all samples."""
     keys = jnp.broadcast_to(
         make_key(0, Stream.BATCH), (problem.num_nodes,)
@@ -101,7 +104,11 @@ def full_gradients(problem: Analysable, points: Array) -> tuple[Array, Array]:
 
 
 def follow(
-    problem: Learnable, held: NDArray[np.integer], step: float, scaling: str, keep: int = 5
+    problem: Learnable,
+    held: NDArray[np.integer],
+    step: float,
+    scaling: str,
+    keep: int = 5,  # models along the way that are returned
 ) -> Trajectory:
     """Run Algorithm 1 along the stamps `held` (slot, rx, tx); return what the theory asks about.
 

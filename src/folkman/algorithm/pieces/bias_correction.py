@@ -44,9 +44,10 @@ def bias_corrected(
     eta: StepSize,
     graph: Graph,
     *,
-    lazy: bool,
-    momentum: float = 0.0,
-    share: float = 1.0,
+    lazy: bool,  # whether models are mixed with (1 + W) / 2
+    momentum: float = 0.0,  # beta, of the direction
+    share: float = 1.0,  # p, of a gossip step in the correction
+    # gradients of a round, or their number by the memory
     gradients: int | Callable[[CorrectedMemory], Array] = 1,
     declares: Declares = Declares(),  # noqa: B008 - immutable
 ) -> Algorithm:

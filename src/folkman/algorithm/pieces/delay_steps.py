@@ -74,7 +74,10 @@ class DelayMemory(NamedTuple):
     swing: Array  # (2,) or (0,): <dg, dv> and <dv, dv> of `stable`, slowly forgotten
 
 
-def check_policy(policy: DelayPolicy, smoothness: float | None) -> None:
+def check_policy(
+    policy: DelayPolicy,  # how the step shrinks with the age of copies
+    smoothness: float | None,
+) -> None:
     """Refuse a policy that does not exist."""
     require(
         policy in POLICIES,
@@ -86,13 +89,20 @@ def check_policy(policy: DelayPolicy, smoothness: float | None) -> None:
     )
 
 
-def estimates(policy: DelayPolicy, smoothness: float | None) -> bool:
+def estimates(
+    policy: DelayPolicy,  # how the step shrinks with the age of copies
+    smoothness: float | None,
+) -> bool:
     """Tell whether a policy estimates L, and so asks where gradients were taken."""
     return policy in ("koloskova", "mishchenko", "stable") and smoothness is None
 
 
 def first_memory(
-    policy: DelayPolicy, smoothness: float | None, params: Array, *, notes: bool | None = None
+    policy: DelayPolicy,  # how the step shrinks with the age of copies
+    smoothness: float | None,
+    params: Array,
+    *,
+    notes: bool | None = None,  # whether L is estimated; None: as the policy needs it
 ) -> DelayMemory:
     """Return the memory before the first gradient; `notes`: estimate L, whatever the policy."""
     window = WINDOW if policy.startswith("wu") else 0
@@ -109,17 +119,17 @@ def first_memory(
 
 def step_under_delay(
     memory: DelayMemory,
-    policy: DelayPolicy,
+    policy: DelayPolicy,  # how the step shrinks with the age of copies
     *,
-    eta: Array,
-    delay: Array,
+    eta: Array,  # the step before
+    delay: Array,  # age of the oldest copy
     num_nodes: Array,
     point: Array,
-    grad: Array,
-    scale: ArrayLike = 1.0,
-    rho: ArrayLike = 0.0,
-    set_back: ArrayLike | None = None,
-    mean_delay: Array | None = None,
+    grad: Array,  # the gradient (d,)
+    scale: ArrayLike = 1.0,  # c_i, the factor of a step
+    rho: ArrayLike = 0.0,  # share of the own newest progress
+    set_back: ArrayLike | None = None,  # share of the own mean pace that is taken back; None: none
+    mean_delay: Array | None = None,  # mean age of the copies; None: `delay`
 ) -> tuple[Array, DelayMemory]:
     """Return the step g for a gradient whose oldest copy has the age `delay`, and the memory.
 

@@ -36,7 +36,7 @@ class Taken(NamedTuple):
 class MovingState(NamedTuple):
     """What a node remembers: the method's own, its velocity, and where its gradient is taken."""
 
-    own: State
+    own: State  # of the method
     velocity: Array | None  # (d,) u_i; None without momentum
     taken: Taken | None = None  # None without weight decay
 
@@ -44,9 +44,9 @@ class MovingState(NamedTuple):
 class Descent(NamedTuple):
     """How a gradient is changed; an option of a method, as `momentum` and two more."""
 
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    clip_norm: float = 0.0
+    momentum: float = 0.0  # beta of the velocity that a node keeps; 0: none
+    weight_decay: float = 0.0  # lambda, the pull of a gradient step towards 0
+    clip_norm: float = 0.0  # largest norm of a gradient; 0: no limit
 
     def of(self, algorithm: Algorithm) -> Algorithm:
         """Return the method with its gradients changed; with all three 0, the method itself."""
@@ -77,8 +77,8 @@ class Descent(NamedTuple):
 class Shrinking(NamedTuple):
     """The same for methods that have a momentum of their own, as `weight_decay` and `clip_norm`."""
 
-    weight_decay: float = 0.0
-    clip_norm: float = 0.0
+    weight_decay: float = 0.0  # lambda, the pull of a gradient step towards 0
+    clip_norm: float = 0.0  # largest norm of a gradient; 0: no limit
 
     def of(self, algorithm: Algorithm) -> Algorithm:
         """Return the method with its gradients changed; with both 0, the method itself."""

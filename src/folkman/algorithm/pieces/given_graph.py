@@ -57,11 +57,11 @@ Edges = Mapping[tuple[int, int], float | None]
 class GivenGraph(NamedTuple):
     """A graph of one's own."""
 
-    size: int
+    size: int  # number of nodes
     rounds: tuple[tuple[tuple[int, int, float], ...], ...]
     """Of each round the edges (from, to, weight), directed; weight 1 if none."""
-    directed: bool
-    weighted: bool
+    directed: bool  # whether some edge has one direction
+    weighted: bool  # whether edges came with weights
 
     @property
     def varies(self) -> bool:
@@ -100,7 +100,9 @@ class GivenGraph(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def read_text(text: str) -> GivenGraph:
+def read_text(
+    text: str,  # the edges as `edges: 0-1 1>2=0.5`, rounds apart
+) -> GivenGraph:
     """Return the graph of a text, or refuse it."""
     rounds = edges_by_round(text)
     size = 1 + max(max(pair) for edges in rounds for pair in edges)
@@ -119,12 +121,16 @@ def read_text(text: str) -> GivenGraph:
     return given
 
 
-def is_symmetric(edges: Edges) -> bool:
+def is_symmetric(
+    edges: Edges,  # (from, to) -> weight
+) -> bool:
     """Tell whether every edge goes both ways, with one weight."""
     return all(edges.get((rx, tx), -1.0) == w for (tx, rx), w in edges.items())
 
 
-def edges_by_round(text: str) -> list[Edges]:
+def edges_by_round(
+    text: str,  # the edges as `edges: 0-1 1>2=0.5`, rounds apart
+) -> list[Edges]:
     """Return the directed edges of each round of a text."""
     parts = text.removeprefix(MARK).split(NEXT)
     require(
@@ -153,7 +159,7 @@ def _edges_of(text: str) -> dict[tuple[int, int], float | None]:
 
 
 def collected(
-    edges: Iterable[tuple[int, int, float | None]],
+    edges: Iterable[tuple[int, int, float | None]],  # (from, to, weight), None: no weight
 ) -> dict[tuple[int, int], float | None]:
     """Return edges by their ends; refuse what is no simple graph."""
     found: dict[tuple[int, int], float | None] = {}
@@ -179,7 +185,10 @@ def collected(
     return found
 
 
-def read_weight(word: str, where: str) -> float:
+def read_weight(
+    word: str,  # what was written
+    where: str,  # the place that an error names
+) -> float:
     """Return the weight that a word says."""
     try:
         return float(word)
@@ -214,7 +223,9 @@ def _check_weights(edges: Iterable[tuple[int, int, float]]) -> None:
 
 
 def weights_by_round(
-    topology: str, num_nodes: int, weigh: Callable[[Array], Array]
+    topology: str,
+    num_nodes: int,
+    weigh: Callable[[Array], Array],  # goes from who hears whom to W, where no weights are given
 ) -> NDArray[np.floating]:
     """Return W of each round, (round, rx, tx), in JAX's own precision: as given, or by `weigh`."""
     return _by_round(topology, num_nodes, weigh, str(jnp.zeros(()).dtype))
@@ -231,7 +242,10 @@ def _by_round(
         return np.asarray(jax.vmap(weigh)(jnp.asarray(given.matrices(num_nodes) > 0)))
 
 
-def of_round(rounds: NDArray[np.floating], number: Array) -> Array:
+def of_round(
+    rounds: NDArray[np.floating],  # W of each round, (round, rx, tx)
+    number: Array,  # of the round, from 0
+) -> Array:
     """Return W (rx, tx) of a round counted from 0, or of the round of each entry."""
     nodes = jnp.arange(rounds.shape[1])
     return jnp.asarray(rounds)[number % len(rounds), nodes[:, None], nodes[None]]

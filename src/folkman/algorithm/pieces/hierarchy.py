@@ -27,14 +27,14 @@ class Hierarchy(Travel):
     role = "cells around stations"
     a_round = "I ({up}) + {down}"
 
-    cells: int
-    station: Server
-    root: Server
-    ready: Callable[[State], Array]
+    cells: int  # their number; node i is in cell i mod `cells`
+    station: Server  # of each cell
+    root: Server  # above the stations
+    ready: Callable[[State], Array]  # state -> whether the node has an upload
     asks: Callable[[State], Array]  # of a station's state: does it want to send to the root?
     asked: Callable[[State], Array]  # of a station's state: what it sends there
     hears: Callable[[State, Array], State]  # a station's state and the root's message
-    backhaul_slots: int = 0
+    backhaul_slots: int = 0  # slots of a message between a station and the root
 
     @property
     def servers(self) -> tuple[Server, ...]:

@@ -44,16 +44,19 @@ class Gradient(NamedTuple):
 def in_rounds(
     name: str,
     *,
-    first: Callable[[Array, Place], Memory],
-    gradient: Callable[[Memory, Gradient], Memory],
-    end: Callable[[Memory, Inbox], Memory],
-    message: Callable[[Memory], Array],
-    params: Callable[[Memory], Array],
-    mixing: Mixing | None = None,
+    first: Callable[[Array, Place], Memory],  # (w(0), place) -> memory
+    gradient: Callable[[Memory, Gradient], Memory],  # (memory, gradient) -> memory
+    end: Callable[[Memory, Inbox], Memory],  # (memory, inbox) -> memory after a round
+    message: Callable[[Memory], Array],  # memory -> what is sent (message,)
+    params: Callable[[Memory], Array],  # memory -> the node's parameters (d,)
+    mixing: Mixing | None = None,  # weights between peers; None: data shares
+    # gradients of a round, or their number by the memory
     gradients: int | Callable[[Memory], Array] = 1,
+    # where a gradient is taken; None: at the params
     point: Callable[[Memory, Inbox, Array], Array] | None = None,
+    # memory -> the model after the last mixing; None: it is kept beside
     mixed: Callable[[Memory], Array] | None = None,
-    personal: bool = False,
+    personal: bool = False,  # whether a node deploys its own params
     declares: Declares = Declares(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build a method in lock-step.

@@ -28,8 +28,9 @@ __all__ = ["RULES", "Rule", "combine"]
 class Rule(NamedTuple):
     """How models are put together; an option of a method, as `rule` and `trim`."""
 
+    # how models are put together: their mean, or one that withstands liars
     rule: Literal["mean", "trimmed_mean", "median", "krum"] = "mean"
-    trim: int = 1
+    trim: int = 1  # false models to withstand
 
     def check(self) -> None:
         """Refuse a rule that does not exist."""
@@ -44,11 +45,11 @@ RULES: tuple[str, ...] = get_args(Rule.__annotations__["rule"])
 
 
 def combine(
-    how: Rule,
+    how: Rule,  # the rule
     inbox: Inbox,
     weights: Array | None = None,
-    own: Array | None = None,
-    own_weight: ArrayLike = 0.0,
+    own: Array | None = None,  # the node's own model; None: the held ones alone
+    own_weight: ArrayLike = 0.0,  # of the own model
 ) -> Array:
     """Put the held models, and the node's `own` if there is one, together.
 

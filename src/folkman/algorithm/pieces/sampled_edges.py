@@ -43,7 +43,10 @@ def check_graph(name: str, graph: Graph) -> None:
     )
 
 
-def within(p: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+def within(
+    p: NDArray[np.float64],  # chances, one of each part
+    total: float,  # the most that they may sum to
+) -> NDArray[np.float64]:
     """Return the point nearest to p with entries in [0, 1] that sum to `total`, or to less.
 
     >>> within(np.array([0.9, 0.9, 0.0]), 1.0).round(3).tolist()
@@ -57,7 +60,10 @@ def within(p: NDArray[np.float64], total: float) -> NDArray[np.float64]:
     return np.clip(p - high, 0.0, 1.0)
 
 
-def weight_of(mean: NDArray[np.float64], square: NDArray[np.float64]) -> float:
+def weight_of(
+    mean: NDArray[np.float64],  # E[L], the mean Laplacian
+    square: NDArray[np.float64],  # E[L^2]
+) -> float:
     """Return a from E[L] and E[L^2]: the norm is convex in a, and found by golden section."""
     nodes = len(mean)
     rest = np.eye(nodes) - np.full((nodes, nodes), 1 / nodes)
@@ -73,7 +79,10 @@ def weight_of(mean: NDArray[np.float64], square: NDArray[np.float64]) -> float:
 
 
 def over_sampled_edges(
-    name: str, eta: StepSize, weights: Callable[[int], NDArray[np.float64]], verified: str
+    name: str,
+    eta: StepSize,
+    weights: Callable[[int], NDArray[np.float64]],  # number of nodes -> W of each drawn round
+    verified: str,  # what the method was compared with
 ) -> Algorithm:
     """Build x_i <- sum_j W_k,ij (x_j - eta grad F_j(x_j)) in lock-step.
 

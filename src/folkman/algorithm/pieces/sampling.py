@@ -26,7 +26,7 @@ __all__ = ["EVERYONE", "Sampled", "Sampling", "sampled"]
 class Sampling(NamedTuple):
     """The part P of the nodes that works at a time; an option of a method."""
 
-    participation: float = 1.0
+    participation: float = 1.0  # part of the nodes that works at a time, P; 1: all
 
     def check(self) -> None:
         """Refuse what is no part of the nodes."""
@@ -62,7 +62,10 @@ class Sampled(NamedTuple):
 
 
 def sampled(
-    server: Server, sampling: Sampling, needs: Callable[[int], int] | None = None
+    server: Server,
+    sampling: Sampling,  # the part of the nodes that works at a time
+    # number of nodes -> uploads that the method waits for; None: one
+    needs: Callable[[int], int] | None = None,
 ) -> Server:
     """Return a server that lets n nodes work at a time.
 

@@ -27,7 +27,7 @@ class Half(NamedTuple):
     first: Callable[[Array], State]  # w(0) -> memory
     begin: Callable[[State, Array], State]  # (memory, the server's message) -> memory
     descend: Callable[[State, Array, Array], State]  # (memory, gradient, updates before) -> memory
-    upload: Callable[[State], Array]
+    upload: Callable[[State], Array]  # memory -> what the server gets
 
 
 class Round(NamedTuple):
@@ -38,7 +38,11 @@ class Round(NamedTuple):
     taken: Array  # () which part of all weights took part
     shares: Array  # (node,) alpha_i, or 1 / I where the method weighs nodes alike; of all nodes
 
-    def mean(self, first: int, last: int) -> Array:
+    def mean(
+        self,
+        first: int,  # first entry
+        last: int,  # the entry behind the last one
+    ) -> Array:
         """Return the weighted mean of entries first .. last - 1 over those that took part."""
         return self.inbox.mix(self.weights)[first:last]
 
@@ -47,8 +51,8 @@ class Centre(NamedTuple):
     """The server's half of a method; a memory is a NamedTuple that has `params`."""
 
     first: Callable[[Array], State]  # w(0) -> memory
-    aggregate: Callable[[State, Round], State]
-    message: Callable[[State], Array]
+    aggregate: Callable[[State, Round], State]  # (memory, the round that ends) -> memory
+    message: Callable[[State], Array]  # memory -> what all nodes get
 
 
 class HalfState(NamedTuple):
@@ -76,11 +80,11 @@ class CentreState(NamedTuple):
 
 def in_server_rounds(
     name: str,
-    half: Half,
-    centre: Centre,
+    half: Half,  # of the node
+    centre: Centre,  # of the server
     *,
     local_steps: int = 1,
-    sampling: Sampling = EVERYONE,
+    sampling: Sampling = EVERYONE,  # the part of the nodes that takes part in a round
     declares: Declares = Declares(),  # noqa: B008 - immutable
 ) -> Algorithm:
     """Build an algorithm from its halves, with E = `local_steps`.

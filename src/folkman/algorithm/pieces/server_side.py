@@ -52,7 +52,11 @@ def half(num_nodes: int) -> int:
     return ceil(num_nodes / 2)
 
 
-def check_number(name: str, number: int | None, num_nodes: int = 2**30) -> None:
+def check_number(
+    name: str,
+    number: int | None,  # uploads that a server waits for; None: half the nodes
+    num_nodes: int = 2**30,
+) -> None:
     """Refuse a number of uploads below 1 or above the number of nodes."""
     require(
         number is None or number >= 1,
@@ -66,19 +70,23 @@ def check_number(name: str, number: int | None, num_nodes: int = 2**30) -> None:
 
 def around_server(
     name: str,
-    server_init: Callable[[Array, int], State],
+    server_init: Callable[[Array, int], State],  # (w(0), number of nodes) -> the server's state
+    # (state, inbox, key) -> state, in every slot
     server_receive: Callable[[State, Inbox, Array], State],
     eta: StepSize,
     *,
     local_steps: int = 1,
     proximal: float = 0.0,
+    # state -> a factor of each node's step; None: 1
     factors: Callable[[State], Array] | None = None,
+    # version -> which entries travel in that round; None: all
     travels: Callable[[Array], Array] | None = None,
-    restarts: bool = False,
+    restarts: bool = False,  # whether a new model ends the work on the one before
     declares: Declares = Declares(),  # noqa: B008 - immutable
-    server_price: Price | None = None,
+    server_price: Price | None = None,  # of the server's message; None: every entry as a parameter
+    # versions behind of each upload; None: by the server's count
     late: Callable[[State, Inbox], Array] | None = None,
-    sampling: Sampling = EVERYONE,
+    sampling: Sampling = EVERYONE,  # the part of the nodes that works at a time
 ) -> Algorithm:
     """Build an algorithm from its server's side.
 

@@ -32,13 +32,18 @@ class Decay(NamedTuple):
     is so many times what it would be.
     """
 
+    # how the step falls with the updates of a node
     decay: Literal["constant", "cosine", "exponential", "inverse_sqrt"] = "constant"
-    decay_steps: int = 1000
-    warmup_steps: int = 0
+    decay_steps: int = 1000  # updates over which it falls
+    warmup_steps: int = 0  # updates in which it grows to its size; 0: none
+    # pairs (updates, factor): from so many updates on the step is multiplied
     schedule: tuple[tuple[int, float], ...] | None = None
 
 
-def step_size(step: Number | OwnStep, how: Decay | None = None) -> StepSize:
+def step_size(
+    step: Number | OwnStep,
+    how: Decay | None = None,  # how the step falls; None: not at all
+) -> StepSize:
     """Build a schedule from a base step or an own function; `how` None: the step must be a number.
 
     A count and a step have the dtype of the gradient.

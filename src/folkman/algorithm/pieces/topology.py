@@ -129,11 +129,13 @@ class Graph(NamedTuple):
     """
 
     topology: str = "ring"
-    degree: int = 4
-    graph_seed: int = 0
+    degree: int = 4  # neighbours of a node, where the graph is drawn
+    graph_seed: int = 0  # seed of a graph that is drawn
 
     @staticmethod
-    def settled(options: dict[str, object]) -> dict[str, object]:
+    def settled(
+        options: dict[str, object],  # `topology`, `degree` and `graph_seed` as they were given
+    ) -> dict[str, object]:
         """Return the options with a graph of one's own as text, so that they are values."""
         found = options["topology"]
         if isinstance(found, str) and found in GRAPHS:
