@@ -173,14 +173,20 @@ def _spread(
     return w, models, spread
 
 
-_models = compiled()(_spread)
+@compiled()
+def _looked_at(
+    problem: Learnable, network: Network, algorithm: Algorithm, carry: Carry
+) -> tuple[Array, Array, dict[str, Array], Array]:
+    """Return what `_spread` does, and how many links have never brought anything."""
+    unheard = medium_of(algorithm, network).unheard(carry.medium)
+    return *_spread(problem, network, algorithm, carry), unheard
 
 
 def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
     """Return the metrics at a mark."""
     problem, network, algorithm, clock, recording, *_ = simulation
     carry, totals = mark
-    w, models, spread = _models(problem, network, algorithm, carry)
+    w, models, spread, unheard = _looked_at(problem, network, algorithm, carry)
     slots, finished = int(carry.slot), sum(totals.gradients)
     bits, bits_unicast = traffic_bits(simulation, totals)
     measured = {name: float(value) for name, value in evaluate(problem, w)._asdict().items()}
@@ -195,7 +201,7 @@ def row_of(simulation: "Simulation", mark: "Mark") -> dict[str, float]:
         "mean_age": totals.age_sum / finished if finished else 0.0,
         "max_age": totals.age_max,
         **totals.staleness(),
-        "pairs_unheard": float(simulation.medium.unheard(carry.medium)),
+        "pairs_unheard": float(unheard),
         "kappa": sum(totals.busy) / (slots * problem.num_nodes) if slots else 0.0,
         "gradients_max": max(totals.gradients),
         "bits_unicast": bits_unicast,
@@ -275,5 +281,5 @@ def _priced(counts: tuple[int, ...], each: list[float]) -> int:
 def node_models(simulation: "Simulation", mark: "Mark") -> tuple[Array, Array]:
     """Return what each node would deploy (node, d), and before it what these are compared with."""
     problem, network, algorithm, *_ = simulation
-    w, models, _ = _models(problem, network, algorithm, mark.carry)
+    w, models, *_ = _looked_at(problem, network, algorithm, mark.carry)
     return simulation.medium.centre(w, problem, models), models
