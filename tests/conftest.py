@@ -107,7 +107,7 @@ PROCESS = {"test_two_cores_compute_what_one_does"}
 """Tests that start processes and do not say so themselves."""
 
 SLOW = set((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines())
-"""Tests that took more than 0.7 s of CPU: `python -m tests.cpu_times FILE` makes the list of
+"""Tests that took more than 0.5 s of CPU: `python -m tests.cpu_times FILE` makes the list of
 what `pytest --cpu-times FILE` wrote."""
 
 
