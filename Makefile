@@ -12,7 +12,7 @@ demo: $(VENV)/.installed ## four ways to learn in one radio cell, on the embedde
 test: $(VENV)/.installed-dev browser ## the whole suite, slow tests included
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-test-quick: $(VENV)/.installed-dev ## what starts no processes, waits for nothing, takes at most 0.7 s of CPU a test; the contract of four methods
+test-quick: $(VENV)/.installed-dev ## what starts no processes, waits for nothing, takes at most 0.5 s of CPU a test; the contract of four methods
 	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not soak and not process and not slow and not broad'
 
 soak: $(VENV)/.installed-dev browser ## what takes minutes or more: kills, network namespaces, sixteen nodes, a million bad messages, the live page

@@ -6,7 +6,7 @@ that asks for it, and a program by the first that compiles it. The last lines ar
 
     python -m tests.cpu_times FILE > tests/slow.txt
 
-lists those over 0.7 s, which `make test-quick` leaves out. The contract stays: it is the part of
+lists those over 0.5 s, which `make test-quick` leaves out. The contract stays: it is the part of
 the suite that says most of a method.
 """
 
@@ -70,7 +70,7 @@ class CpuTimes:
         self.file.write_text("\n".join(lines) + "\n")
 
 
-LONG_S = 0.7
+LONG_S = 0.5
 KEPT = ("tests/algorithm/test_contract.py",)
 
 

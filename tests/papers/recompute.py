@@ -10,6 +10,7 @@ runs, pairs draws and tests differences in its own words, with NumPy and the sta
 import json
 import sys
 import tomllib
+from functools import cache
 from itertools import pairwise, product
 from math import atan, comb, cos, isnan, log, nan, pi, sin, sqrt
 from pathlib import Path
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 LOSSES = ("train_loss", "test_loss", "test_accuracy")
 
 
+@cache
 def load(folder):
     """Return runs as dictionaries: variant, facts, seed, status, figures, columns."""
     index = json.loads((folder / "index.json").read_text())

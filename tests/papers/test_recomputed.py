@@ -1,18 +1,23 @@
 """Every leaf test of the kept audits agrees with a script that imports nothing of folkman."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import recompute
+from test_kept_runs import KEPT, ROOT, judged_by, kept
 
-from folkman.papers.audit import family, judge
+from folkman.papers.audit import family
 from folkman.papers.evidence import corrected
-from folkman.papers.results import read_reproduction
 
-ROOT = Path(__file__).parents[2]
-KEPT, PAPER = ROOT / "docs" / "data" / "reproduction", ROOT / "src/folkman/papers/xie2024"
+PAPER = ROOT / "src/folkman/papers/xie2024"
+
+
+@cache
+def family_of(name):
+    return family(kept(name))
 
 
 def test_the_script_imports_nothing_of_folkman():
@@ -24,15 +29,14 @@ def test_the_script_imports_nothing_of_folkman():
         for alias in node.names
     }
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    known = {"json", "sys", "tomllib", "itertools", "math", "pathlib", "numpy"}
+    known = {"json", "sys", "tomllib", "functools", "itertools", "math", "pathlib", "numpy"}
     assert names == known | {"pyarrow.parquet"}
 
 
 @pytest.mark.parametrize("name", ["full", "laptop", "laptop-fresh"])
 def test_every_leaf_test_agrees(name):
     """Draws, mean and p, by the median of the last quarter and by the last value."""
-    results = read_reproduction(KEPT / name)
-    ours = family(results)
+    ours = family_of(name)
 
     for part, kind in ((0.25, "spread"), (0.0, "last")):
         theirs = recompute.recompute(KEPT / name, PAPER, part)
@@ -49,10 +53,10 @@ def test_every_leaf_test_agrees(name):
 
 def test_the_correction_agrees():
     """The corrected p of the audit are those of the script's own family."""
-    leaves = [leaf for _, _, leaf in family(read_reproduction(KEPT / "full"))]
+    leaves = [leaf for _, _, leaf in family_of("full")]
     tests = {x.key: x.spread.p for x in leaves if x.sign and x.fixed is None and x.spread.p >= 0}
     again = recompute.corrected(np.array(list(tests.values())))
 
     assert list(corrected(tests).values()) == pytest.approx(list(again), rel=1e-9)
-    claim = next(c for c in judge(read_reproduction(KEPT / "full")) if c.name == "7.3")
+    claim = next(c for c in judged_by("full") if c.name == "7.3")
     assert min(abs(again - claim.readings[0]["corrected"])) < 1e-12

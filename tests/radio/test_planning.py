@@ -1,7 +1,6 @@
 """Planning: the published Monte-Carlo table through the command's own path, and its figures."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from functools import lru_cache
@@ -26,6 +25,7 @@ from folkman.radio.planning import (
     sawtooth,
 )
 from folkman.report.cells import draw_ages, draw_map, print_survey
+from shell import folkman
 
 # I = 5, one interferer a cell and band, T = 1 s, the paper's CNN: an independent program's figures
 TABLE = {
@@ -309,32 +309,10 @@ def test_the_figures_show_the_links_and_the_ages(found):
 
 
 def test_the_command_prints_the_promised_object(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "folkman",
-        "radio",
-        "--nodes",
-        "3",
-        "--threshold-db",
-        "0",
-        "--drops",
-        "20",
-    ]
-    command += [
-        "--period",
-        "node",
-        "--allocation",
-        "random",
-        "--set",
-        "bandwidth_hz=1e6",
-        "--json",
-        "--plot",
-        "m.png",
-    ]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
-    )
+    asked = ["--nodes", 3, "--threshold-db", 0, "--drops", 20, "--period", "node"]
+    asked += ["--allocation", "random", "--set", "bandwidth_hz=1e6", "--json", "--plot", "m.png"]
+
+    done = folkman("radio", *asked, cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])

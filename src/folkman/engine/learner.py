@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.algorithm.pieces.one_node import begin, hear, learn
 from folkman.engine.presence import Presence
+from folkman.engine.programs import compiled
 from folkman.keys import Stream, make_key, node_key
 from folkman.packing.packing import NONE, Packing, pack, pack_message
 from folkman.problem.learnable import Learnable
@@ -45,7 +46,7 @@ class World(NamedTuple):
 
     def present(self, slot: int) -> NDArray[np.bool_]:
         """Tell who is there."""
-        return np.asarray(self.faults.present(self.problem.num_nodes, jnp.asarray(slot)))
+        return np.asarray(_whereabouts(self.faults, self.problem.num_nodes, slot)[0])
 
     def shares(self) -> NDArray[np.float64]:
         """Return alpha_i."""
@@ -54,18 +55,25 @@ class World(NamedTuple):
 
     def start_anew(self, node: "Learner", slot: int) -> None:
         """Let a node that comes back from a crash in this slot begin anew."""
-        if self.faults.begins_anew(self.problem.num_nodes, jnp.asarray(slot))[node.index]:
+        if np.asarray(_whereabouts(self.faults, self.problem.num_nodes, slot)[1])[node.index]:
             node.start()
 
     def sent(self, nodes: list["Learner"], slot: int) -> NDArray[np.float64]:
         """Return what the nodes would put on the air now, lies included: (node, message)."""
-        messages = jnp.stack([jnp.asarray(node.message()) for node in nodes])
+        messages = _on_device(np.stack([node.message() for node in nodes]))
         about_zero = nodes[0].algorithm.declares.differences
         return np.asarray(
             self.faults.corrupt(
                 messages, self.problem.initial, self.slot_key(slot), about_zero=about_zero
             )
         )
+
+
+@compiled(fixed=(0, 1))
+def _whereabouts(faults: Presence, num_nodes: int, slot: int) -> tuple[Array, Array]:
+    """Return who is there in a slot, and who begins anew, (node,) each."""
+    at = jnp.asarray(slot)
+    return faults.present(num_nodes, at), faults.begins_anew(num_nodes, at)
 
 
 class Sender:
@@ -101,11 +109,22 @@ class Sender:
         self.memory = self._after
 
 
+def _part(problem: Learnable, index: int) -> Learnable:
+    """Return a node's own part, cut by NumPy: JAX would compile a program for each of its sizes."""
+    plain = jax.tree.map(lambda leaf: np.asarray(leaf) if _is_plain(leaf) else leaf, problem)
+    return jax.device_put(plain.of_node(index))
+
+
+def _is_plain(leaf: Array) -> bool:
+    """Tell whether NumPy knows the type, as it does not that of keys."""
+    return isinstance(leaf.dtype, np.dtype)
+
+
 class Learner:
     """One node: its state, its own samples, and the gradient it is working on."""
 
     def __init__(self, world: World, algorithm: Algorithm, index: int) -> None:
-        self.problem: Learnable = world.problem.of_node(index)
+        self.problem: Learnable = _part(world.problem, index)
         self.algorithm = algorithm
         self.index = index
         self.seed = world.seed
@@ -118,7 +137,7 @@ class Learner:
     def start(self) -> None:
         """Begin at the common first model."""
         key = node_key(make_key(self.seed, Stream.START), self.index, 0)
-        index = jnp.asarray(self.index, jnp.int32)
+        index = _on_device(np.int32(self.index))
         self.state: State = begin(self.problem.initial, self.algorithm, self.num_nodes, index, key)
         self.point: Array | None = None
 
@@ -135,7 +154,7 @@ class Learner:
             )
         own_key = node_key(make_key(self.seed, Stream.ALGORITHM), self.index, self.steps)
         batch_key = make_key(self.seed, Stream.BATCH)
-        number, steps = (jnp.asarray([each], jnp.int32) for each in (self.index, self.steps))
+        number, steps = (_on_device(np.array([x], np.int32)) for x in (self.index, self.steps))
         found = next_gradient(self.problem, self.point, batch_key, number, steps)
         loss, grad = emphasised(found, self.emphasis)
         self.state = learn(self.state, self.algorithm, inbox, loss, grad, own_key)
@@ -167,12 +186,17 @@ def written_out(
 ) -> Inbox:
     """Return an inbox with every copy written out: neighbour j is row j."""
     return Inbox(
-        store=jnp.stack([jnp.asarray(copy) for copy in store]),
-        row=jnp.arange(len(store)),
-        weight=jnp.asarray(weight),
-        own_weight=jnp.asarray(own_weight),
-        heard=jnp.asarray(heard),
-        age=jnp.asarray(age),
-        finite=jnp.asarray(finite),
-        coming=None if coming is None else jnp.asarray(coming),
+        store=_on_device(np.stack([np.asarray(copy) for copy in store])),
+        row=_on_device(np.arange(len(store))),
+        weight=_on_device(weight),
+        own_weight=_on_device(own_weight),
+        heard=_on_device(heard),
+        age=_on_device(age),
+        finite=_on_device(finite),
+        coming=None if coming is None else _on_device(coming),
     )
+
+
+def _on_device(given: ArrayLike) -> Array:
+    """Return an array of JAX's; unlike `jnp.asarray` this compiles no program."""
+    return jax.device_put(np.asarray(given))

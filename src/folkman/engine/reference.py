@@ -78,4 +78,5 @@ def reference(
 
 
 def _doubled(leaf: Array) -> Array:
-    return leaf.astype(np.float64) if np.issubdtype(leaf.dtype, np.floating) else leaf
+    real = np.issubdtype(leaf.dtype, np.floating)
+    return jax.device_put(np.asarray(leaf, np.float64)) if real else leaf

@@ -394,11 +394,11 @@ def make_problem(  # noqa: PLR0913 - all but three by name
     return Problem(
         x=_prepared(model, padded(data.x_train)) if prepare else padded(data.x_train),
         y=padded(data.y_train),
-        count=jax.device_put(counts.astype(np.int32)),  # unlike jnp.asarray it compiles no program
+        count=jax.device_put(counts.astype(np.int32)),
         share=jax.device_put(share.astype(dtype)),
         node=jax.device_put(np.arange(len(parts), dtype=np.int32)),
-        initial=_first_model(model, make_key(seed, Stream.MODEL)).astype(dtype),
-        x_test=_prepared(model, x_test[None])[0] if prepare and len(x_test) else x_test,
+        initial=_as_array(np.asarray(_first_model(model, make_key(seed, Stream.MODEL))), dtype),
+        x_test=_prepared_test(model, x_test) if prepare and len(x_test) else x_test,
         y_test=_as_array(data.y_test, dtype),
         optimum=_optimum(data, model, parts, share / counts, l2, dtype),
         name=data.name,
@@ -471,7 +471,7 @@ def _optimum(
         or model.layout.size != len(data.optimum)
     ):
         return None
-    return jnp.asarray(data.optimum, dtype)
+    return _as_array(np.asarray(data.optimum), dtype)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -481,12 +481,20 @@ def _first_model(model: Model, key: Array) -> Array:
 
 def _prepared(model: Model, x: Array) -> Array:
     """Return samples (node, n, ...) in the model's fastest form, if the device has room for it."""
-    shape = jax.eval_shape(jax.vmap(model.prepare), x)
+    return _prepare(model, x) if _is_worth_preparing(x, jax.vmap(model.prepare)) else x
+
+
+def _prepared_test(model: Model, x: Array) -> Array:
+    """Return samples (n, ...) likewise."""
+    return _prepare(model, x[None])[0] if _is_worth_preparing(x, model.prepare) else x
+
+
+def _is_worth_preparing(x: Array, prepare: Callable[[Array], Array]) -> bool:
+    """Tell whether samples have another form that the device has room for."""
+    shape = jax.eval_shape(prepare, x)
     device = next(iter(x.devices()))
     room = (device.memory_stats() or {}).get("bytes_limit", 0) if device.platform == "gpu" else 0
-    if shape.shape == x.shape or shape.size * shape.dtype.itemsize > PREPARED_SHARE * room:
-        return x
-    return _prepare(model, x)
+    return shape.shape != x.shape and shape.size * shape.dtype.itemsize <= PREPARED_SHARE * room
 
 
 @partial(jax.jit, static_argnums=0)
@@ -495,5 +503,8 @@ def _prepare(model: Model, x: Array) -> Array:
 
 
 def _as_array(samples: NDArray, dtype: str) -> Array:
-    """Put samples on the device: features in `dtype`, labels as int32."""
-    return jnp.asarray(samples, dtype if np.issubdtype(samples.dtype, np.floating) else jnp.int32)
+    """Put a copy of samples on the device: features in `dtype`, labels as int32."""
+    kind = jnp.dtype(dtype if np.issubdtype(samples.dtype, np.floating) else np.int32)
+    with np.errstate(over="ignore"):  # what is too large for it becomes infinite
+        rounded = np.array(samples, kind)
+    return jax.device_put(rounded)  # unlike jnp.asarray it compiles no program
