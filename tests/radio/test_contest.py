@@ -12,6 +12,7 @@ from folkman.radio import channel, contest, fresh
 from folkman.radio.network import NUM_GLANCED, RadioNetwork
 
 NODES = 6
+ALL = jnp.ones(NODES, bool)
 
 
 def test_single_draws_are_those_of_the_whole_block():
@@ -95,6 +96,29 @@ def test_the_choice_is_that_of_all_rates(message: fresh.Message, thrift: float):
     assert (np.asarray(found.value) > 0).any()
     if message != "forward":  # a reason to be lazy
         assert np.asarray(drawn)[:, 0].mean() < 0.8 * NODES
+
+
+def test_bounds_of_a_forward_are_above_the_index_of_every_origin():
+    """Also where a node is away; one range alone gives a looser bound."""
+    rng = np.random.default_rng(11)
+    looser = []
+    for case, thrift in enumerate((1.0, 1.0, 1.5, 0.7)):
+        ages = jnp.asarray(rng.integers(1, 12, (NODES, NODES)) * ~np.eye(NODES, dtype=bool))
+        cost = np.exp(1.5 * rng.standard_normal((NODES, NODES)))
+        np.fill_diagonal(cost, np.inf)
+        if case % 2:
+            cost[2] = cost[:, 2] = np.inf
+        cost = jnp.asarray(cost, jnp.float32)
+        weights = jnp.asarray(rng.uniform(0.5, 2.0, NODES), jnp.float32)
+        bound = np.asarray(contest.enter(ages, weights, "forward", cost, ALL, thrift).value)
+        for origin in range(NODES):
+            gain = fresh.gains_of_origin(ages, weights, jnp.asarray(origin))
+            value = np.asarray(fresh.best_prefix(gain, cost, thrift)[0])
+            assert (bound[origin] >= value * contest.ROUNDED).all()
+            alone = np.sum(np.asarray(gain / cost**thrift), axis=0)
+            assert (bound[origin] <= alone * (1 + 1e-5)).all()
+            looser += list(alone[value > 0] / bound[origin][value > 0])
+    assert np.mean(looser) > 1.1
 
 
 def test_sums_of_weighted_nodes_gain_what_the_matrix_says():

@@ -7,14 +7,16 @@ V_k from above, and the sender with the largest V_k is known when no bound of an
                 only lower them. The sender with the largest bound is drawn in full, until one that
                 has been is the largest. Of fifty nodes about two to five have to be.
     forward     All costs are drawn. V_k of origin j is at most sum_i (gain of i) / c_ik, since no
-                receiver of a message needs more than its worst. Origins are settled, all senders at
-                once, from the largest of these bounds on.
+                receiver of a message needs more than its worst; in ranges of the worst cost it is
+                less (`_bounds`). Origins are settled, all senders at once, from the largest of
+                these bounds on.
 
 After a message only what it changed is worked out anew: of a copy its sender's index, of a forward
 that of its origin, of a sum all. The choice is that of `fresh.choose` on costs drawn in full.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 from folkman.arrays import Array, Bool, Float, Int, jnp, lax
@@ -68,21 +70,47 @@ def enter(
         gain = fresh.gains(ages, omega, message)
         value, slots = fresh.best_prefix(gain, cost_slots, thrift)
         return begun._replace(value=value[None], slots=slots[None], gain=gain)
-    x = ages.astype(omega.dtype)
-    square, divisor = x * x, fresh.powered(cost_slots, thrift)
-
-    def add(i: Array, total: Array) -> Array:  # (origin, tx)
-        weight = jnp.where(jnp.arange(nodes) == i, 0.0, omega * omega[i])
-        gain = jnp.maximum(weight[None] * (square[i][None] - square), 0.0)  # (tx, origin)
-        return total + (gain / divisor[i][:, None]).T
-
-    bound = lax.fori_loop(0, nodes, add, jnp.zeros((nodes, nodes), omega.dtype))
     return begun._replace(
-        value=bound,
+        value=_bounds(ages, omega, cost_slots, thrift),
         slots=jnp.zeros_like(cost_slots),
         settled=jnp.zeros(nodes, bool),
         gain=jnp.zeros((0, 0), omega.dtype),
     )
+
+
+def _bounds(
+    ages: Array, omega: Array, cost_slots: Array, thrift: float
+) -> Float[Array, "origin tx"]:
+    """Return bounds on the index of every origin, from above.
+
+    Let the worst receiver of the best message cost between `low` and `high`. Then all its receivers
+    are below `high`, and each is paid for with `low` at least, or its own cost. One of the ranges
+    holds the worst receiver, so that the largest of their bounds holds.
+    """
+    nodes = len(ages)
+    rates = jnp.sum(1 / cost_slots, axis=0, keepdims=True)  # 0 where nobody hears a sender
+    middle = (nodes - 1) / jnp.maximum(rates, LEAST_RATES)
+    edges = (0.0, *RANGES, jnp.inf)
+    parts = jnp.stack(
+        [
+            jnp.where(
+                cost_slots < high * middle,
+                1 / fresh.powered(jnp.maximum(cost_slots, low * middle), thrift),
+                0.0,
+            )
+            for low, high in pairwise(edges)
+        ]
+    )  # (range, rx, tx)
+    x = ages.astype(omega.dtype)
+    square = x * x
+
+    def add(i: Array, total: Array) -> Array:  # (range, tx, origin)
+        weight = jnp.where(jnp.arange(nodes) == i, 0.0, omega * omega[i])
+        gain = jnp.maximum(weight[None] * (square[i][None] - square), 0.0)
+        return total + gain[None] * parts[:, i][..., None]
+
+    none = jnp.zeros((len(parts), nodes, nodes), omega.dtype)
+    return jnp.max(lax.fori_loop(0, nodes, add, none), axis=0).T
 
 
 def renew(
@@ -159,17 +187,21 @@ def _renew_one(contest: Contest, sender: Array, thrift: float) -> Contest:
 def _settle(contest: Contest, ages: Array, omega: Array, thrift: float) -> Contest:
     """Settle origins until no bound is above the largest index."""
 
-    def rival(at: Contest) -> tuple[Array, Array]:
-        by_origin = jnp.max(at.value, axis=1)
-        bound = jnp.where(at.settled, -1.0, by_origin)
-        most = jnp.max(jnp.where(at.settled, by_origin, 0.0))
+    def rival(settled: Array, by_origin: Array) -> tuple[Array, Array]:
+        bound = jnp.where(settled, -1.0, by_origin)
+        most = jnp.max(jnp.where(settled, by_origin, 0.0))
         origin = jnp.argmax(bound)
         return origin, (bound[origin] > 0) & (bound[origin] >= most * ROUNDED)
 
-    def body(at: Contest) -> Contest:
-        return _settle_one(at, ages, omega, rival(at)[0], thrift)
+    def body(carry: tuple[Contest, Array, Array, Array]) -> tuple[Contest, Array, Array, Array]:
+        at, by_origin, origin, _ = carry
+        at = _settle_one(at, ages, omega, origin, thrift)
+        by_origin = by_origin.at[origin].set(jnp.max(at.value[origin]))
+        return at, by_origin, *rival(at.settled, by_origin)
 
-    return lax.while_loop(lambda at: rival(at)[1], body, contest)
+    by_origin = jnp.max(contest.value, axis=1)
+    begin = (contest, by_origin, *rival(contest.settled, by_origin))
+    return lax.while_loop(lambda carry: carry[3], body, begin)[0]
 
 
 def _settle_one(
@@ -183,6 +215,12 @@ def _settle_one(
         settled=contest.settled.at[origin].set(True),
     )
 
+
+RANGES = (0.5, 1.0, 2.0)
+"""Where ranges of costs meet, in harmonic means of a sender's costs."""
+
+LEAST_RATES = 1e-30
+"""Keeps the mean cost of a sender that nobody hears finite."""
 
 ROUNDED = 1 - 1e-5
 """A bound this much below the largest index might be above it but for rounding."""
