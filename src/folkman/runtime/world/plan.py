@@ -49,6 +49,10 @@ BAND_SHARE = 0.2
 """Of the schedules on the emulated channel: in so many it is a band of sums or copies."""
 ASKED_SHARE = 0.1
 """Of the schedules: in so many somebody asks a node to stop, and starts it again."""
+MET_SHARE = 0.25
+"""Of the schedules in which a process ends: in so many it ends when it hurts most."""
+LOST_SHARE = 0.2
+"""Of the schedules with error feedback: in so many a folder is lost soon."""
 CALM_SHARE = 0.06
 """Of the schedules: in so many nothing goes wrong, but starts, disks and gradients take long."""
 CALM_KINDS = ("late", "slow", "slow_gradients", "revoke")
@@ -161,6 +165,12 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     asked = stream(seed, "asked")
     if asked.random() < ASKED_SHARE:
         faults.append(_fault("asked", asked, nodes, heal_s, slot_s))
+    lost = stream(seed, "lost")
+    if method == "feedback" and lost.random() < LOST_SHARE:
+        start_s = lost.uniform(0.5, 4.0) * slot_s  # before much was sent: numbers are used again
+        stop_s = min(start_s + slot_s, heal_s)
+        faults.append(Fault("lost", lost.randrange(nodes), min(start_s, heal_s / 2), stop_s))
+    faults = _met(stream(seed, "met"), faults, nodes, heal_s)
     calm = stream(seed, "calm")
     if is_calm := calm.random() < CALM_SHARE:
         faults = _calm(calm, nodes, heal_s)
@@ -198,15 +208,31 @@ def _calm(draws: Random, nodes: int, heal_s: float) -> list[Fault]:
     """Let nodes start one after the other, on disks and with gradients that take their time."""
     faults = []
     for node in range(nodes):
-        late_s = min(draws.choice((0.0, 0.3, 1.0, 1.5)), heal_s)
+        late_s = min(draws.choice((0.0, 0.3, 1.0, 1.5, 3.0)), heal_s)
         faults.append(Fault("late", node, 0.0, late_s))
         if draws.random() < 0.4:
             faults.append(Fault("slow", node, 0.0, heal_s, draws.choice((3.0, 10.0, 30.0))))
         if draws.random() < 0.2:
             faults.append(Fault("slow_gradients", node, 0.0, heal_s, 2.0))
     if draws.random() < 0.2:
-        faults.append(Fault("revoke", draws.randrange(nodes), 0.0, heal_s))
+        other = draws.choice(faults)  # when another one begins, or some time after
+        start_s = draws.choice((0.0, min(other.stop_s + 0.5 * draws.random(), heal_s)))
+        faults.append(Fault("revoke", draws.randrange(nodes), start_s, heal_s))
     return faults
+
+
+def _met(draws: Random, faults: list[Fault], nodes: int, heal_s: float) -> list[Fault]:
+    """Let what rarely comes together do so: an end within a cut of its link, or after another."""
+    ends = [fault for fault in faults if fault.kind in ENDS]
+    if not ends or draws.random() >= MET_SHARE:
+        return faults
+    end = draws.choice(ends)
+    start_s = draws.random() * end.start_s
+    if draws.random() < 0.5:
+        stop_s = start_s + 0.3 * (end.start_s - start_s)
+        return [*faults, Fault("kill", end.node, start_s, stop_s)]
+    peer = draws.choice([each for each in range(nodes) if each != end.node])
+    return [*faults, Fault("partition", end.node, start_s, min(end.stop_s, heal_s), 0.0, peer)]
 
 
 def _amount(kind: str, draws: Random, slot_s: float) -> float:  # noqa: PLR0911 - a table
