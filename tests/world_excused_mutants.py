@@ -133,7 +133,7 @@ OUT_OF_REACH = {
         "durable.py",
         "if form == FORMAT_BEFORE and place is None:",
         "comparison: is -> is not",
-    ): "the same",
+    ): "no schedule begins with a file of the format before; tests/runtime/test_durable.py has one",
     (
         "core/saving.py",
         "if arrays is None and life is None and final is None:",

@@ -8,6 +8,7 @@ liars.
 from random import Random
 from typing import NamedTuple
 
+from folkman.runtime.codec import SERVER
 from folkman.runtime.world.draws import stream
 
 __all__ = ["DISK_KINDS", "LIES", "LINK_KINDS", "METHODS", "NODE_KINDS", "Fault", "Plan", "plan_of"]
@@ -24,6 +25,8 @@ LINK_KINDS = ("loss", "duplicate", "reorder", "delay", "partition", "narrow", "f
 NODE_KINDS = ("kill", "cut", "lost", "suspend", "slow_gradients", "drift", "skew", "jump")
 MEMBER_KINDS = ("revoke", "expire", "late_list", "old_list", "damaged_list")
 DISK_KINDS = ("full", "slow", "failing", "flip")
+OF_A_SERVER = ("kill", "cut", "suspend", "drift", "full", "slow", "failing")
+"""Kinds that a server may meet; one that loses its state has lost the run."""
 LIES = (
     "never_acknowledges",
     "acknowledges_all",
@@ -51,6 +54,8 @@ ASKED_SHARE = 0.1
 """Of the schedules: in so many somebody asks a node to stop, and starts it again."""
 MET_SHARE = 0.25
 """Of the schedules in which a process ends: in so many it ends when it hurts most."""
+SERVER_SHARE = 0.4
+"""Of the faults around a server: in so many it is the server's, or on the way from it."""
 LOST_SHARE = 0.2
 """Of the schedules with error feedback: in so many a folder is lost soon."""
 CALM_SHARE = 0.06
@@ -81,7 +86,8 @@ class Fault(NamedTuple):
 
     def said(self) -> str:
         """Return the fault in words."""
-        where = f"{self.node}->{self.peer}" if self.peer >= 0 else f"node {self.node}"
+        ends = ["server" if each == SERVER else str(each) for each in (self.node, self.peer)]
+        where = "->".join(ends) if self.peer >= 0 else f"node {self.node}"
         amount = f" {self.amount:.3g}" if self.amount else ""
         return f"{self.kind}{amount} at {where}, {self.start_s:.2f} to {self.stop_s:.2f} s"
 
@@ -171,6 +177,8 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
         stop_s = min(start_s + slot_s, heal_s)
         faults.append(Fault("lost", lost.randrange(nodes), min(start_s, heal_s / 2), stop_s))
     faults = _met(stream(seed, "met"), faults, nodes, heal_s)
+    if method == "server":
+        faults = _around(stream(seed, "around"), faults)
     calm = stream(seed, "calm")
     if is_calm := calm.random() < CALM_SHARE:
         faults = _calm(calm, nodes, heal_s)
@@ -233,6 +241,19 @@ def _met(draws: Random, faults: list[Fault], nodes: int, heal_s: float) -> list[
         return [*faults, Fault("kill", end.node, start_s, stop_s)]
     peer = draws.choice([each for each in range(nodes) if each != end.node])
     return [*faults, Fault("partition", end.node, start_s, min(end.stop_s, heal_s), 0.0, peer)]
+
+
+def _around(draws: Random, faults: list[Fault]) -> list[Fault]:
+    """Let faults of links be on the way to the server, or back; some others are the server's."""
+
+    def moved(fault: Fault) -> Fault:
+        is_here = draws.random() < SERVER_SHARE
+        if fault.peer >= 0:
+            way = (SERVER, fault.node) if is_here else (fault.node, SERVER)
+            return fault._replace(node=way[0], peer=way[1])
+        return fault._replace(node=SERVER) if is_here and fault.kind in OF_A_SERVER else fault
+
+    return [moved(fault) for fault in faults]
 
 
 def _amount(kind: str, draws: Random, slot_s: float) -> float:  # noqa: PLR0911 - a table
