@@ -21,7 +21,9 @@ With `--links K` one node, the measured one, has K neighbours that are there alr
     heard_per_s    messages that it takes meanwhile; neighbours on a busy machine send fewer
     modules        as it ends, those that `importlib` was asked for too
 
-`--arithmetic numpy` lets the measured node compute with NumPy; its neighbours always do.
+`--arithmetic numpy` lets the measured node compute with NumPy; its neighbours always do. On a busy
+machine acknowledgements are slow, so nodes keep to small shares of the medium and say little.
+`--no-shares` lets each send with every gradient, as on an idle machine.
 """
 
 import argparse
@@ -59,6 +61,9 @@ def main() -> None:
     parser.add_argument("--transport", default="tcp", help="of --links")
     parser.add_argument("--pace", type=float, default=2.0, help="gradients a second, of --links")
     parser.add_argument("--seconds", type=float, default=20.0, help="to measure, of --links")
+    parser.add_argument(
+        "--no-shares", action="store_true", help="all send with each gradient, of --links"
+    )
     parser.add_argument("up", nargs="*", help="options of folkman up")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +152,9 @@ def among_neighbours(folder: Path, given: argparse.Namespace) -> dict[str, objec
     for home in homes:
         own = given.arithmetic if home == homes[0] else "numpy"
         text = (home / "node.toml").read_text()
-        (home / "node.toml").write_text(f'arithmetic = "{own}"\nstart_wait_s = 300.0\n{text}')
+        more = f'arithmetic = "{own}"\nstart_wait_s = 300.0\n'
+        more += "shared_medium = false\n" if given.no_shares else ""
+        (home / "node.toml").write_text(more + text)
     begun = [_begin(home) for home in reversed(homes[1:])]
     try:
         return _measured(homes, begun, given)

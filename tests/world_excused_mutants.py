@@ -46,6 +46,46 @@ SAME = {
         "boolean: and -> or",
     ): "it takes a file whose digest alone is damaged; what the file holds is whole",
     (
+        "mailbox.py",
+        "whole = message._replace(params=params, base=None)",
+        "keyword dropped: base=None -> ",
+    ): "nobody looks at what a message builds on once it is whole",
+    (
+        "mailbox.py",
+        "if self.round and heard.any():",
+        "function: any -> all",
+    ): "in lock-step all of them are alike, and elsewhere there are no rounds",
+    (
+        "core/slots.py",
+        "self._wants_s = -math.inf  # when there is something to do",
+        "statement dropped",
+    ): "it is set as learning begins, before anything reads it",
+    (
+        "core/hands.py",
+        "waits = is_lost and peer in self._neighbours",
+        "boolean: and -> or",
+    ): "what was answered over a link is forgotten with that link, before there is another",
+    (
+        "durable.py",
+        "place = DIGEST.search(data, 8, _end_of_header(data))",
+        "constant: 8 -> 9",
+    ): "a header begins with a brace, and no digest is there",
+    (
+        "core/life.py",
+        "self.resumed = False",
+        "constant: False -> True",
+    ): "it is a word in the first line of a log",
+    (
+        "link_quality.py",
+        "found = bits / max(after_s, 1e-6)",
+        "constant: 1e-6 -> 2e-06",
+    ): "no acknowledgement comes within two microseconds",
+    (
+        "core/saving.py",
+        "self._ticket += 1",
+        "constant: 1 -> 2",
+    ): "tickets need to differ, by how much is nobody's matter",
+    (
         "codec.py",
         "parameters that are not finite are taken",
         "by hand",
@@ -89,6 +129,31 @@ OUT_OF_REACH = {
         "return np.inf if known is None else known * (1.0 - self.loss[peer])",
         "operator: * -> /",
     ): "without a threshold every quality is above it, and no schedule has one",
+    (
+        "core/sending.py",
+        "return any(box.messages and box.messages[-1][0] > box.acknowledged for box in boxes)",
+        "boolean: and -> or",
+    ): "it is asked where senders hold back, on graphs that change; no schedule has one",
+    (
+        "core/rounds.py",
+        "return trips.slots(max(answers + 1, 1), node.index, down=True)",
+        "constant: True -> False",
+    ): "no schedule has a server on an emulated air; tests/runtime has",
+    (
+        "durable.py",
+        "arrays_of(data)",
+        "statement dropped",
+    ): "it looks at a file of the format before; tests/runtime/test_durable.py has one",
+    (
+        "durable.py",
+        "if form == FORMAT_BEFORE and place is None:",
+        "comparison: is -> is not",
+    ): "no schedule begins with a file of the format before; tests/runtime/test_durable.py has one",
+    (
+        "core/saving.py",
+        "if arrays is None and life is None and final is None:",
+        "comparison: is -> is not",
+    ): "no honest node of a schedule diverges; tests/runtime/test_drive.py has one that does",
     (
         "core/core.py",
         "self._until_s = now_s + (patience_s if first else min(patience_s, SHORT_WAIT_S))",

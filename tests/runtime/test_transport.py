@@ -388,6 +388,31 @@ def test_a_frozen_reader_holds_up_nobody_and_gets_the_newest():
             frozen.close()
 
 
+def test_who_says_nothing_is_pinged_and_in_the_end_dropped(monkeypatch):
+    from folkman.runtime import tcp
+
+    monkeypatch.setattr(tcp, "PING_S", 0.05)
+    monkeypatch.setattr(tcp, "SILENCE_S", 1.0)
+    place, hello = free_address(), tcp._HELLO.pack(tcp.MAGIC, tcp.VERSION, RUN, 0)
+    node = Tcp(1, place, {0: free_address()}, run=RUN, largest_bytes=1 << 20, security=None)
+    node.open(Ear())
+    try:
+        with socket.create_connection(place) as peer:
+            peer.settimeout(20)
+            peer.sendall(tcp._FRAME.pack(tcp.HELLO, tcp._HELLO.size) + hello)
+            until(lambda: node.links() == {0})
+            _exactly(peer, tcp._FRAME.size + tcp._HELLO.size)
+            end_s = time.monotonic() + 2.0
+            while time.monotonic() < end_s:  # twice as long as silence may last
+                peer.sendall(tcp._FRAME.pack(tcp.PING, 0))
+                assert _exactly(peer, tcp._FRAME.size) == tcp._FRAME.pack(tcp.PING, 0)
+            assert node.links() == {0}
+
+            until(lambda: not node.links())
+    finally:
+        node.close()
+
+
 def _read_messages(peer, number):
     """Read whole parameter messages from a raw connection."""
     from folkman.runtime.tcp import _FRAME, LAST, PART

@@ -10,8 +10,8 @@ name. Then frames, little-endian:
     3 control  a control message, whole                       4 ping, empty, after 2 s of silence
 
 Parameters travel in parts so that control never waits behind a megabyte. A link on which nothing
-was heard for 15 s is dropped. Without certificates (asked for by name) the same frames go over
-plain TCP.
+was heard for 15 s is dropped; all links are looked at every 2 s. Without certificates (asked for by
+name) the same frames go over plain TCP.
 
 Whoever connects speaks first, with TLS or the hello; `folkman.runtime.entrance` lets them in.
 """
@@ -58,6 +58,8 @@ class _Peer:
         self.control: deque[bytes] = deque()
         self.something = asyncio.Event()
         self.writer: asyncio.StreamWriter | None = None
+        self.pings = False  # is a ping to be sent?
+        self.sent_s = self.heard_s = 0.0  # when a frame last went out, and came
 
 
 class TcpTransport:
@@ -146,6 +148,7 @@ class TcpTransport:
             self._entrance.door.know(number, address[0])
             if self.me < number:
                 self._entrance.spawn(self._dial(number, address))
+        self._entrance.spawn(self._watch())
 
     async def close(self) -> None:
         """Stop listening, and end every task."""
@@ -162,6 +165,23 @@ class TcpTransport:
             self._events.refused("handshake", f"{type(error).__name__}: {error}")
         elif error is not None:
             self._events.refused("internal", f"{context.get('message')}: {error!r}")
+
+    async def _watch(self) -> None:
+        """Ping those to whom nothing was sent for a while; drop the links of those who are silent.
+
+        One look at all links costs less than a timer for each frame.
+        """
+        while True:
+            await asyncio.sleep(PING_S)
+            now_s = self._loop.time()
+            for peer in self._peers.values():
+                if peer.writer is None:
+                    continue
+                if now_s - peer.heard_s > SILENCE_S:
+                    peer.writer.transport.abort()
+                elif now_s - peer.sent_s >= PING_S:
+                    peer.pings = True
+                    peer.something.set()
 
     async def _dial(self, number: int, address: Address) -> None:
         """Connect, talk until the link breaks, and connect again."""
@@ -275,10 +295,11 @@ class TcpTransport:
         if peer.writer is not None:  # a half-open one: the peer has dialled anew
             peer.writer.transport.abort()
         peer.writer = writer
+        peer.sent_s = peer.heard_s = self._loop.time()
         self._note_link(number, up=True)
         writing = self._loop.create_task(self._write(peer, writer))
         try:
-            await self._read(number, reader)
+            await self._read(number, peer, reader)
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
@@ -287,11 +308,11 @@ class TcpTransport:
         self._up = self._up | {number} if up else self._up - {number}
         self._events.linked(number, up)
 
-    async def _read(self, number: int, reader: asyncio.StreamReader) -> None:
+    async def _read(self, number: int, peer: _Peer, reader: asyncio.StreamReader) -> None:
         parts = bytearray()
         while True:
-            async with asyncio.timeout(SILENCE_S):  # unlike `wait_for` it makes no task of its own
-                kind, content = await _frame(reader)
+            kind, content = await _frame(reader)
+            peer.heard_s = self._loop.time()
             self.counts["bytes_received"] += len(content) + _FRAME.size
             if kind == CONTROL:
                 self._events.told(number, content)
@@ -325,11 +346,14 @@ class TcpTransport:
                     whole, peer.slot = peer.slot, None
                     current = memoryview(whole)
                     continue
+                elif peer.pings:
+                    frame, peer.pings = _framed(PING, b""), False
                 else:
-                    frame = await _idle(peer)
-                    if not frame:
-                        continue
+                    peer.something.clear()
+                    await peer.something.wait()
+                    continue
                 writer.write(frame)
+                peer.sent_s = self._loop.time()
                 self.counts["bytes_sent"] += len(frame)
                 await writer.drain()
         finally:
@@ -338,19 +362,6 @@ class TcpTransport:
                     current.obj
                 )  # cut in the middle: the whole of it is still the newest
                 peer.something.set()
-
-
-async def _idle(peer: _Peer) -> bytes:
-    """Wait for something to send; a ping after a silence."""
-    peer.something.clear()
-    if peer.control or peer.slot is not None:
-        return b""
-    try:
-        async with asyncio.timeout(PING_S):
-            await peer.something.wait()
-    except TimeoutError:
-        return _framed(PING, b"")
-    return b""
 
 
 async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:

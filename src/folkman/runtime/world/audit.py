@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
     from folkman.runtime.world.world import World
 
-__all__ = ["Auditor", "Invariant", "Moved", "Seen"]
+__all__ = ["Auditor", "Invariant", "Moved", "Seen", "broken"]
 
 Kind = TypeVar("Kind")
+
+
+def broken(invariant: "Invariant", text: str) -> Exception:
+    """Return what is to be raised where an invariant does not hold."""
+    from folkman.runtime.world.world import Broken
+
+    return Broken(invariant.number, f"{text} ({invariant.sentence})")
 
 
 class Moved:
@@ -30,6 +37,7 @@ class Seen:
 
     __slots__ = (
         "_by_kind",
+        "beyond",
         "contents",
         "effects",
         "event",
@@ -68,6 +76,8 @@ class Seen:
         """May what is held of others differ from what was held after the step before?"""
         self.word: Body | None = None
         """What a neighbour said in this step, if it counts (`folkman.runtime.world.ears`)."""
+        self.beyond: int | None = None
+        """The number of a message that a neighbour acknowledges and that was never sent."""
         self.repeated = 0
         """Words that this process was told and had heard before."""
 
@@ -172,6 +182,7 @@ class Auditor:
         seen = Seen(world, host, event, effects, self._contents, self._sealed)
         ears = self._ears[host.number]
         seen.word, seen.repeated = ears.word(host.core, event), ears.repeated
+        seen.beyond = ears.beyond
         self._note_misled(seen)
         held = (host.process, *held_by(seen.node))
         seen.moved = self._held.get(host.number) != held

@@ -239,6 +239,7 @@ class _ToldOnce:
         band: Any = self.peers
         self._band = Unrolled(band, nodes, bits, make_key(0, Stream.DELAY))
         self._slots: list[list[Any]] = []
+        self._starts: dict[tuple[int, int], int] = {}
         self._ends: dict[tuple[int, int, int], int] = {}
 
     def slot(self, number: int) -> list[Any]:
@@ -246,9 +247,14 @@ class _ToldOnce:
         while len(self._slots) <= number:
             found = self._band.next_slot()
             self._slots.append(found)
+            self._starts |= {(e.sender, e.number): e.slot for e in found if not e.ends}
             ends = (each for each in found if each.ends)
             self._ends |= {(e.sender, e.number, j): e.slot for e in ends for j in e.receivers}
         return self._slots[number]
+
+    def start_of(self, sender: int, number: int) -> int | None:
+        """Return the slot in which a transfer begins, of those that were told so far."""
+        return self._starts.get((sender, number))
 
     def end_of(self, sender: int, number: int, receiver: int) -> int | None:
         """Return the slot in which a receiver takes a transfer, of those that were told so far."""

@@ -8,7 +8,7 @@ operations. A killed process alone loses nothing that it had written.
 import errno
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["Interrupted", "Trouble", "VirtualDisk"]
 
@@ -30,9 +30,8 @@ class Trouble(NamedTuple):
 class _File:
     """Bytes as they are seen, and as they would survive."""
 
-    def __init__(self) -> None:
-        self.seen = b""
-        self.safe = b""
+    def __init__(self, seen: bytes = b"", safe: bytes = b"") -> None:
+        self.seen, self.safe = seen, safe
 
 
 class VirtualDisk:
@@ -123,18 +122,36 @@ class VirtualDisk:
         left._safe = dict(left._seen)
         return left
 
-    def flip(self) -> str:
-        """Flip one bit of one file, and return the file's name; nothing on an empty disk."""
-        names = [name for name in self.names() if self._seen[name].seen]
+    def is_settled(self) -> bool:
+        """Tell whether a cut would change nothing: all that was written or named is synced."""
+        return not self._named and all(f.seen == f.safe for f in self._safe.values())
+
+    def copy(self, draws: Random) -> "VirtualDisk":
+        """Return a disk like this one that nothing ails, and what was not synced on it."""
+        files = {id(file): file for held in (self._seen, self._safe) for file in held.values()}
+        for operation in self._named:
+            files |= {id(file): file for file in operation.values() if file is not None}
+        copies = {key: _File(file.seen, file.safe) for key, file in files.items()}
+
+        def copied(held: dict[str, _File | None]) -> dict[str, Any]:
+            return {name: None if f is None else copies[id(f)] for name, f in held.items()}
+
+        found = VirtualDisk(draws, lambda _: Trouble())
+        found._seen, found._safe = copied({**self._seen}), copied({**self._safe})
+        found._named = [copied(operation) for operation in self._named]
+        return found
+
+    def flip(self, name: str = "", bit: int | None = None) -> str:
+        """Flip one bit, by default any of any file; return its name, nothing if all is empty."""
+        names = [each for each in self.names() if self._seen[each].seen]
         if not names:
             return ""
-        name = self._draws.choice(names)
+        name = name or self._draws.choice(names)
         file = self._seen[name]
-        at = self._draws.randrange(8 * len(file.seen))
-        bit = (1 << at % 8).to_bytes(1, "little")[0]
+        at = self._draws.randrange(8 * len(file.seen)) if bit is None else bit
         was_safe = file.seen == file.safe
         changed = bytearray(file.seen)
-        changed[at // 8] ^= bit
+        changed[at // 8] ^= 1 << at % 8
         file.seen = bytes(changed)
         if was_safe:
             file.safe = file.seen

@@ -46,10 +46,11 @@ class Ears:
         self._heard: dict[int, int] = {}  # neighbour -> the highest number of its words
         self._said = 0  # the highest number of our messages after the step before
         self.repeated = 0
+        self.beyond: int | None = None  # the number of an acknowledged message that was never sent
 
     def word(self, core: Any, event: Event) -> Body | None:
         """Return the word that a step was told, None if there was none that counts."""
-        said, self._said = self._said, int(core.node.sequence)
+        said, self._said, self.beyond = self._said, int(core.node.sequence), None
         if not isinstance(event, Told) or core.hands.voice is None:
             return None
         found = self._sealed.opened(event.data)
@@ -62,5 +63,7 @@ class Ears:
             self.repeated += 1
             return None
         self._heard[event.peer] = found.sequence
-        beyond = isinstance(found.body, Ack | Refusal) and found.body.sequence > said
-        return None if beyond else found.body
+        if isinstance(found.body, Ack | Refusal) and found.body.sequence > said:
+            self.beyond = found.body.sequence if isinstance(found.body, Ack) else None
+            return None
+        return found.body

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from folkman.runtime.world.byzantine import Lie
     from folkman.runtime.world.members import Held
 
-__all__ = ["FINGERPRINT", "Core", "Host", "begin", "carry_out"]
+__all__ = ["FINGERPRINT", "Core", "Host", "begin", "carry_out", "write"]
 
 FINGERPRINT = "world"
 MOST_TOLD = 256
@@ -106,12 +106,7 @@ def carry_out(
     disk = host.disk
     disk.now_s, disk.operation_s, disk.ends_s = now_s, operation_s, ends_s
     try:
-        if save.life is not None:
-            durable.save_life(disk, save.life)
-        if save.state is not None:
-            durable.save_state(disk, save.state, FINGERPRINT)
-        if save.final is not None:
-            durable.save_final(disk, save.final, FINGERPRINT)
+        write(disk, save)
     except Interrupted:
         return float("inf"), ""
     except (OSError, ValueError) as error:
@@ -119,6 +114,16 @@ def carry_out(
     finally:
         disk.ends_s, disk.operation_s = float("inf"), 0.0
     return disk.now_s, ""
+
+
+def write(disk: VirtualDisk, save: Save) -> None:
+    """Write what a save asks for, by the functions that a device uses and in its order."""
+    if save.life is not None:
+        durable.save_life(disk, save.life)
+    if save.state is not None:
+        durable.save_state(disk, save.state, FINGERPRINT)
+    if save.final is not None:
+        durable.save_final(disk, save.final, FINGERPRINT)
 
 
 def _trouble(ails: Iterable[Fault], now_s: float) -> Trouble:

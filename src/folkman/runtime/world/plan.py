@@ -8,6 +8,7 @@ liars.
 from random import Random
 from typing import NamedTuple
 
+from folkman.runtime.codec import SERVER
 from folkman.runtime.world.draws import stream
 
 __all__ = ["DISK_KINDS", "LIES", "LINK_KINDS", "METHODS", "NODE_KINDS", "Fault", "Plan", "plan_of"]
@@ -24,6 +25,8 @@ LINK_KINDS = ("loss", "duplicate", "reorder", "delay", "partition", "narrow", "f
 NODE_KINDS = ("kill", "cut", "lost", "suspend", "slow_gradients", "drift", "skew", "jump")
 MEMBER_KINDS = ("revoke", "expire", "late_list", "old_list", "damaged_list")
 DISK_KINDS = ("full", "slow", "failing", "flip")
+OF_A_SERVER = ("kill", "cut", "suspend", "drift", "full", "slow", "failing")
+"""Kinds that a server may meet; one that loses its state has lost the run."""
 LIES = (
     "never_acknowledges",
     "acknowledges_all",
@@ -49,6 +52,12 @@ BAND_SHARE = 0.2
 """Of the schedules on the emulated channel: in so many it is a band of sums or copies."""
 ASKED_SHARE = 0.1
 """Of the schedules: in so many somebody asks a node to stop, and starts it again."""
+MET_SHARE = 0.25
+"""Of the schedules in which a process ends: in so many it ends when it hurts most."""
+SERVER_SHARE = 0.4
+"""Of the faults around a server: in so many it is the server's, or on the way from it."""
+LOST_SHARE = 0.2
+"""Of the schedules with error feedback: in so many a folder is lost soon."""
 CALM_SHARE = 0.06
 """Of the schedules: in so many nothing goes wrong, but starts, disks and gradients take long."""
 CALM_KINDS = ("late", "slow", "slow_gradients", "revoke")
@@ -77,7 +86,8 @@ class Fault(NamedTuple):
 
     def said(self) -> str:
         """Return the fault in words."""
-        where = f"{self.node}->{self.peer}" if self.peer >= 0 else f"node {self.node}"
+        ends = ["server" if each == SERVER else str(each) for each in (self.node, self.peer)]
+        where = "->".join(ends) if self.peer >= 0 else f"node {self.node}"
         amount = f" {self.amount:.3g}" if self.amount else ""
         return f"{self.kind}{amount} at {where}, {self.start_s:.2f} to {self.stop_s:.2f} s"
 
@@ -161,6 +171,14 @@ def plan_of(seed: int, method: str | None = None, slots: int | None = None) -> P
     asked = stream(seed, "asked")
     if asked.random() < ASKED_SHARE:
         faults.append(_fault("asked", asked, nodes, heal_s, slot_s))
+    lost = stream(seed, "lost")
+    if method == "feedback" and lost.random() < LOST_SHARE:
+        start_s = lost.uniform(0.5, 4.0) * slot_s  # before much was sent: numbers are used again
+        stop_s = min(start_s + slot_s, heal_s)
+        faults.append(Fault("lost", lost.randrange(nodes), min(start_s, heal_s / 2), stop_s))
+    faults = _met(stream(seed, "met"), faults, nodes, heal_s)
+    if method == "server":
+        faults = _around(stream(seed, "around"), faults)
     calm = stream(seed, "calm")
     if is_calm := calm.random() < CALM_SHARE:
         faults = _calm(calm, nodes, heal_s)
@@ -198,15 +216,44 @@ def _calm(draws: Random, nodes: int, heal_s: float) -> list[Fault]:
     """Let nodes start one after the other, on disks and with gradients that take their time."""
     faults = []
     for node in range(nodes):
-        late_s = min(draws.choice((0.0, 0.3, 1.0, 1.5)), heal_s)
+        late_s = min(draws.choice((0.0, 0.3, 1.0, 1.5, 3.0)), heal_s)
         faults.append(Fault("late", node, 0.0, late_s))
         if draws.random() < 0.4:
             faults.append(Fault("slow", node, 0.0, heal_s, draws.choice((3.0, 10.0, 30.0))))
         if draws.random() < 0.2:
             faults.append(Fault("slow_gradients", node, 0.0, heal_s, 2.0))
     if draws.random() < 0.2:
-        faults.append(Fault("revoke", draws.randrange(nodes), 0.0, heal_s))
+        other = draws.choice(faults)  # when another one begins, or some time after
+        start_s = draws.choice((0.0, min(other.stop_s + 0.5 * draws.random(), heal_s)))
+        faults.append(Fault("revoke", draws.randrange(nodes), start_s, heal_s))
     return faults
+
+
+def _met(draws: Random, faults: list[Fault], nodes: int, heal_s: float) -> list[Fault]:
+    """Let what rarely comes together do so: an end within a cut of its link, or after another."""
+    ends = [fault for fault in faults if fault.kind in ENDS]
+    if not ends or draws.random() >= MET_SHARE:
+        return faults
+    end = draws.choice(ends)
+    start_s = draws.random() * end.start_s
+    if draws.random() < 0.5:
+        stop_s = start_s + 0.3 * (end.start_s - start_s)
+        return [*faults, Fault("kill", end.node, start_s, stop_s)]
+    peer = draws.choice([each for each in range(nodes) if each != end.node])
+    return [*faults, Fault("partition", end.node, start_s, min(end.stop_s, heal_s), 0.0, peer)]
+
+
+def _around(draws: Random, faults: list[Fault]) -> list[Fault]:
+    """Let faults of links be on the way to the server, or back; some others are the server's."""
+
+    def moved(fault: Fault) -> Fault:
+        is_here = draws.random() < SERVER_SHARE
+        if fault.peer >= 0:
+            way = (SERVER, fault.node) if is_here else (fault.node, SERVER)
+            return fault._replace(node=way[0], peer=way[1])
+        return fault._replace(node=SERVER) if is_here and fault.kind in OF_A_SERVER else fault
+
+    return [moved(fault) for fault in faults]
 
 
 def _amount(kind: str, draws: Random, slot_s: float) -> float:  # noqa: PLR0911 - a table

@@ -107,26 +107,31 @@ function latestAges() {
 function drawAges(found) {
   const table = document.createElement("table"), head = table.insertRow();
   head.append(document.createElement("th"));
-  const learners = members.filter((m) => m.name !== "server");
-  const columns = Math.max(0, ...data.ages.map((each) => each[2].length));
-  for (let i = 0; i < columns; i++) {
+  const learners = members.filter((m) => m.name !== "server"), served = learners.length < members.length;
+  const columns = [...(served ? ["server"] : []), ...learners.map((m) => m.name)];
+  columns.forEach((name) => {
     const th = document.createElement("th");
-    th.textContent = columns === 1 ? "server" : `of ${i}`;
+    th.textContent = `of ${name}`;
     head.append(th);
-  }
-  learners.forEach((m) => {
-    const row = table.insertRow(), th = document.createElement("th");
-    th.textContent = `node ${m.name}`;
+  });
+  [...members.filter((m) => m.name === "server"), ...learners].forEach((m) => {
+    const row = table.insertRow(), th = document.createElement("th"), held = found.get(m.number);
+    th.textContent = m.name === "server" ? "server" : `node ${m.name}`;
     row.append(th);
-    const held = found.get(m.number);
-    for (let i = 0; i < columns; i++) {
-      const cell = row.insertCell(), age = held ? held.ages[i] : null;
-      cell.textContent = i === m.number && columns > 1 ? "·" : age === null || age === undefined ? "–" : age;
-      if (age > 0 && !(i === m.number && columns > 1))
+    columns.forEach((name) => {
+      const cell = row.insertCell(), age = held ? ageOf(held.ages, m, name, served) : null;
+      cell.textContent = name === m.name ? "·" : age === null || age === undefined ? "–" : age;
+      if (age > 0 && name !== m.name)
         cell.style.background = `color-mix(in srgb, var(--model) ${Math.min(80, 6 * age)}%, transparent)`;
-    }
+    });
   });
   find("ages").replaceChildren(table);
+}
+
+/** Around a server a node holds the server's copy alone, and the server those of all nodes. */
+function ageOf(ages, member, name, served) {
+  if (served && member.name !== "server") return name === "server" ? ages[0] : null;
+  return name === "server" ? null : ages[Number(name)];
 }
 
 function drawLines(at) {

@@ -1,8 +1,11 @@
 """Some thirty sentences, each a class: what holds in every schedule, whatever happens."""
 
 from folkman.runtime.world.audit import Invariant
+from folkman.runtime.world.invariants.band import AsItIs
+from folkman.runtime.world.invariants.cuts import EveryCut
 from folkman.runtime.world.invariants.habits import Resends, Restored, Saves, Unmoved
 from folkman.runtime.world.invariants.keeping import ExitCode, OnePair, SavedFirst, SavedStates
+from folkman.runtime.world.invariants.lives import Lives
 from folkman.runtime.world.invariants.measuring import Measured
 from folkman.runtime.world.invariants.messages import (
     Counted,
@@ -54,6 +57,9 @@ ALL: tuple[type[Invariant], ...] = (
     Restored,
     Unmoved,
     Resends,
+    EveryCut,
+    Lives,
+    AsItIs,
 )
 """By their numbers."""
 

@@ -1,5 +1,6 @@
-"""Invariant 10 on an emulated band: what is acknowledged as it comes is taken as its transfer ends.
+"""Sums and copies that are passed on: invariant 32, and invariant 10 on an emulated band.
 
+What is acknowledged as it comes over a band is taken as its transfer ends.
 The books know from the band itself when each transfer ends. A message that came before that must be
 taken or refused before the next slot is lived, since its sender was told that it is there.
 """
@@ -8,17 +9,19 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from folkman.runtime.codec import HEADER_BYTES, VERSION, version_of
-from folkman.runtime.core.events import Note, Received
+from folkman.runtime.core.events import Note, Publish, Received, Start
 from folkman.runtime.core.slots import MOST_MISSED
 from folkman.runtime.fresh_air import MOST_WAITING
+from folkman.runtime.fresh_codec import slots_of, stamps_in
 from folkman.runtime.journal import WAKE
-from folkman.runtime.world.audit import Seen
-from folkman.runtime.world.contents import header_of, heard_number
+from folkman.runtime.world.audit import Invariant, Seen, broken
+from folkman.runtime.world.contents import Header, header_of, heard_number
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
+    from folkman.runtime.world.world import World
 
-__all__ = ["BandBooks"]
+__all__ = ["AsItIs", "BandBooks"]
 
 
 class _Waiting:
@@ -96,3 +99,49 @@ def _refused(seen: Seen) -> int:
         for reason, count in seen.node.mailbox.refused.items()
         if not reason.startswith(("control_", "link_"))
     )
+
+
+class AsItIs(Invariant):
+    """32: an own part of a sum, and an own copy, is not older than it must be."""
+
+    number = 32
+    sentence = "what a node sends of its own, in sums and copies to be passed on, is as it is then"
+    looks_at = (Publish, Start, Note)
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[int, int]] = {}  # member -> its number and slot, a step ago
+
+    def asks(self, world: "World") -> bool:
+        """Ask where messages are sums, or copies that are passed on."""
+        return world.plan.carries in ("sum", "forward")
+
+    def began(self, world: "World", host: "Host", start: Start) -> None:
+        """Begin anew."""
+        del world, start
+        self._before.pop(host.number, None)
+
+    def stepped(self, seen: Seen) -> None:
+        """Look at what is sent under a new number."""
+        own, node = seen.host.number, seen.node
+        number, slot = self._before.get(own, (node.sequence, node.slot))
+        self._before[own] = node.sequence, node.slot
+        for header, formed in self._own_parts(seen):
+            if header.sequence <= number:  # said before
+                continue
+            may = {slot, node.slot}
+            if seen.world.plan.in_slots:
+                begins = seen.world.setting.network.start_of(own, header.round)
+                may = {begins} if begins == node.slot else {formed}  # else it is late
+            if formed not in may:
+                text = f"node {own} in slot {node.slot} sends its parameters of slot {formed}"
+                raise broken(self, text)
+
+    @staticmethod
+    def _own_parts(seen: Seen) -> list[tuple[Header, int]]:
+        """Return the messages with own parts, and the slots after which these were formed."""
+        own, nodes = seen.host.number, len(seen.node.mailbox.sequence)
+        if seen.world.plan.carries == "sum":
+            sums = [each for each in seen.published if version_of(each.data) != VERSION]
+            return [(each, int(slots_of(stamps_in(each.data, nodes))[own])) for each in sums]
+        both = zip(seen.published, seen.contents, strict=True)
+        return [(header, content.slot) for header, content in both if content.origin == own]

@@ -23,10 +23,9 @@ from folkman.runtime.core.events import (
     Tick,
     Told,
 )
-from folkman.runtime.journal import WAKE
-from folkman.runtime.world.audit import Invariant, Seen
+from folkman.runtime.journal import SEND, WAKE
+from folkman.runtime.world.audit import Invariant, Seen, broken
 from folkman.runtime.world.contents import Header
-from folkman.runtime.world.invariants.messages import _broken
 from folkman.runtime.world.plan import ON_A_BAND
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ AGAIN_S = 1.0
 """A disk that refused is given this time."""
 GIVE_UP_S = 5.0
 """A process that shall end waits so long for what is under way."""
-SLOT, STEPS = 0, 1
+SLOT, STEPS, SEQUENCE = 0, 1, 2
 """Places in the counters of a saved state."""
 FAR = 1e4
 """No honest parameter of the world comes near this; a poisoned one is at 9e5."""
@@ -48,7 +47,7 @@ FAR = 1e4
 class _Disk:
     """What one process asked of its disk."""
 
-    def __init__(self, slot: int) -> None:
+    def __init__(self, slot: int, said: int) -> None:
         self.open: dict[int, int | None] = {}  # ticket -> steps in its state, None: no state
         self.state_s = math.inf  # when a state was last to be saved, or the count of time began
         self.failed_s = self.stop_s = -math.inf
@@ -56,6 +55,8 @@ class _Disk:
         self.taken = self.refused = 0
         self.steps: int | None = None
         self.slot = slot  # the next to live
+        self.said = said  # number of the last message before this process
+        self.noted: dict[int, int] = {}  # number of a message in the journal -> its slot
 
 
 class Saves(Invariant):
@@ -63,7 +64,7 @@ class Saves(Invariant):
 
     number = 26
     sentence = "states are saved one at a time, as often as they should be, and the last is awaited"
-    looks_at = (Save, Saved, SaveFailed, Compute, Finish, Health, Note, Start)
+    looks_at = (Save, Saved, SaveFailed, Compute, Finish, Health, Note, Publish, Start)
 
     def __init__(self) -> None:
         self._of: dict[int, _Disk] = {}
@@ -76,9 +77,9 @@ class Saves(Invariant):
     def began(self, world: "World", host: "Host", start: Start) -> None:
         """Begin anew; of a disk that is whole there is nothing to warn of."""
         del world
-        self._of[host.number] = _Disk(_counter(start, SLOT))
+        self._of[host.number] = _Disk(_counter(start, SLOT), _counter(start, SEQUENCE))
         if start.warnings and host.number not in self._damaged:
-            raise _broken(self, f"node {host.number} is warned of its disk: {start.warnings}")
+            raise broken(self, f"node {host.number} is warned of its disk: {start.warnings}")
 
     def stepped(self, seen: Seen) -> None:
         """Look at saves and at their answers."""
@@ -93,21 +94,21 @@ class Saves(Invariant):
             late = now_s - of.state_s > seen.world.setting.settings.save_every_s + 1e-6
             overdue = late and not of.open
             if overdue and of.overdue:
-                raise _broken(self, f"node {number} has saved nothing for {now_s - of.state_s} s")
+                raise broken(self, f"node {number} has saved nothing for {now_s - of.state_s} s")
             of.overdue = overdue
         if core.phase is Phase.WRITE and not of.open:
-            raise _broken(self, f"node {number} has a result, its disk is idle, and it waits")
+            raise broken(self, f"node {number} has a result, its disk is idle, and it waits")
         if core.phase is Phase.STOP and of.stop_s == -math.inf:
             of.stop_s = now_s
         if seen.of(Finish) and of.open and now_s < of.stop_s + GIVE_UP_S - 1e-6:
-            raise _broken(self, f"node {number} ends in the middle of a save")
+            raise broken(self, f"node {number} ends in the middle of a save")
         self._look_at_notes(seen, of)
         for said in seen.of(Health):
             counts: Any = said.facts["counts"]
             told = counts["saves"], counts["saves_failed"], said.facts["saved_steps"]
             if of.steps is not None and told != (of.taken, of.refused, of.steps):
                 text = f"node {number} says {told} of its saves"
-                raise _broken(self, f"{text}, there were {of.taken}, {of.refused}, {of.steps}")
+                raise broken(self, f"{text}, there were {of.taken}, {of.refused}, {of.steps}")
 
     @staticmethod
     def _learn(seen: Seen, of: _Disk, now_s: float) -> None:
@@ -123,26 +124,34 @@ class Saves(Invariant):
     def _look_at(self, seen: Seen, of: _Disk, save: Save, now_s: float) -> None:
         number, core = seen.host.number, seen.host.core
         if of.open:
-            raise _broken(self, f"node {number} begins a save in the middle of another")
+            raise broken(self, f"node {number} begins a save in the middle of another")
         must = save.life is not None or (
             seen.world.setting.counts_on and save.final is None and core.phase is Phase.LEARN  # type: ignore[union-attr]
         )
         if must and now_s < of.failed_s + AGAIN_S - 1e-6:
-            raise _broken(self, f"node {number} does not give its disk a second")
+            raise broken(self, f"node {number} does not give its disk a second")
         of.open[save.ticket] = None if save.state is None else int(save.state["counters"][STEPS])
         if save.state is not None:
             of.state_s, of.overdue = now_s, False
 
     def _look_at_notes(self, seen: Seen, of: _Disk) -> None:
-        """See that the journal has every slot, one after the other."""
+        """See that the journal has every slot, one after the other, and every message."""
         for note in seen.of(Note):
+            if note.kind == SEND:
+                of.noted |= dict.fromkeys(note.sequence, note.slot)
             if note.kind != WAKE:
                 continue
             skips = seen.world.plan.in_slots
             if note.slot < of.slot or (note.slot > of.slot and not skips):
                 text = f"the journal of node {seen.host.number} has slot {note.slot}"
-                raise _broken(self, f"{text} after {of.slot - 1}")
+                raise broken(self, f"{text} after {of.slot - 1}")
             of.slot = note.slot + 1
+        if seen.world.plan.carries in ("sum", "forward"):  # a cover has a number of its own
+            return
+        for header in seen.published:
+            if header.sequence > of.said and of.noted.get(header.sequence) != header.slot:
+                text = f"the journal of node {seen.host.number} lacks its message {header.sequence}"
+                raise broken(self, text)
 
 
 def _counter(start: Start, place: int) -> int:
@@ -179,12 +188,12 @@ class Resends(Invariant):
         if self._is_new(seen) and event.peer not in now:  # type: ignore[union-attr] - it has one
             waits = any(peer == event.peer for peer, _ in sent)  # type: ignore[union-attr]
             if waits and core.phase in (Phase.LEARN, Phase.LINGER):
-                raise _broken(self, f"node {number} sends nothing again to {event.peer}")  # type: ignore[union-attr]
+                raise broken(self, f"node {number} sends nothing again to {event.peer}")  # type: ignore[union-attr]
         after_s = seen.world.setting.settings.retry_s
         for header in published:
             key = (header.peer, header.sequence)
             if isinstance(event, Tick) and now_s < sent.get(key, -math.inf) + after_s - 1e-6:
-                raise _broken(self, f"node {number} sends {header.sequence} again too soon")
+                raise broken(self, f"node {number} sends {header.sequence} again too soon")
             sent[key] = now_s
 
     @staticmethod
@@ -233,9 +242,9 @@ class Restored(Invariant):
                 continue
             kept = save.state["sent"].tobytes() if "sent" in save.state else b""
             if len(kept) < len(said) or sequence_of(kept) < sequence_of(said):
-                raise _broken(self, f"node {number} saves without what it said last")
+                raise broken(self, f"node {number} saves without what it said last")
             if sequence_of(kept) == sequence_of(said) and kept != said:
-                raise _broken(self, f"node {number} saves something else than it said")
+                raise broken(self, f"node {number} saves something else than it said")
         for header in seen.published:
             said = self._said.get(number)
             if said is None or header.sequence > sequence_of(said):
@@ -246,7 +255,7 @@ class Restored(Invariant):
         for name, array in saved.items():
             if name not in now or np.asarray(now[name]).tobytes() != array.tobytes():
                 text = f"node {seen.host.number} began again without its '{name}'"
-                raise _broken(self, text)
+                raise broken(self, text)
 
 
 class Unmoved(Invariant):
@@ -267,4 +276,4 @@ class Unmoved(Invariant):
                 continue
             for name in ("params", "mailbox.payload"):
                 if not np.abs(save.state[name]).max() < FAR:
-                    raise _broken(self, f"'{name}' of node {seen.host.number} is out of reach")
+                    raise broken(self, f"'{name}' of node {seen.host.number} is out of reach")

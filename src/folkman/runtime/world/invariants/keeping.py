@@ -11,21 +11,21 @@ from folkman.runtime import durable
 from folkman.runtime.core.events import Asked, Compute, Finish, Publish, Save, Start
 from folkman.runtime.core.settings import DISK, DIVERGED
 from folkman.runtime.durable import Arrays
-from folkman.runtime.world.audit import Invariant, Seen
+from folkman.runtime.world.audit import Invariant, Seen, broken
 from folkman.runtime.world.host import FINGERPRINT
-from folkman.runtime.world.invariants.messages import _broken
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
     from folkman.runtime.world.world import World
 
-__all__ = ["ExitCode", "OnePair", "SavedFirst", "SavedStates"]
+__all__ = ["ExitCode", "OnePair", "SavedFirst", "SavedStates", "digest_of"]
 
 STEPS, SEQUENCE = 1, 2
 """Places in the counters of a saved state."""
 
 
-def _digest(arrays: Arrays) -> bytes:
+def digest_of(arrays: Arrays) -> bytes:
+    """Return a short name of a state: the same for the same bits."""
     digest = blake2b(digest_size=16)
     for name in sorted(arrays):
         digest.update(name.encode())
@@ -71,11 +71,11 @@ class SavedFirst(Invariant):
                 continue
             left = durable.read_state(seen.host.disk.survivor(), FINGERPRINT).arrays
             if left is None:
-                raise _broken(self, f"node {number} sends {sequence} and has saved nothing")
+                raise broken(self, f"node {number} sends {sequence} and has saved nothing")
             again = "sent" in left and left["sent"].tobytes() == header.data
             if not again and int(left["counters"][SEQUENCE]) + 1 != sequence:
                 text = f"node {number} sends {sequence}; after a crash it would go on from"
-                raise _broken(self, f"{text} {int(left['counters'][SEQUENCE])}")
+                raise broken(self, f"{text} {int(left['counters'][SEQUENCE])}")
 
 
 class SavedStates(Invariant):
@@ -104,7 +104,7 @@ class SavedStates(Invariant):
         """Remember every state that is to be saved."""
         for effect in seen.of(Save):
             if effect.state is not None:
-                self._last[seen.host.number] = digest = _digest(effect.state)
+                self._last[seen.host.number] = digest = digest_of(effect.state)
                 self._given[seen.host.number].add(digest)
 
     def saved(self, world: "World", host: "Host", save: Save) -> None:
@@ -116,20 +116,20 @@ class SavedStates(Invariant):
         steps = int(save.state["counters"][STEPS])
         if steps < self._steps[host.number] and host.number not in self._damaged:
             text = f"node {host.number} saves step {steps} over {self._steps[host.number]}"
-            raise _broken(self, text)
+            raise broken(self, text)
         self._steps[host.number] = steps
 
     def _check_survives(self, host: "Host", save: Save) -> None:
         """Cut the power in thought right after a save that was taken whole."""
         left = host.disk.survivor()
         if save.life is not None and durable.read_life(left).life < save.life:
-            raise _broken(self, f"life {save.life} of node {host.number} would not survive a cut")
+            raise broken(self, f"life {save.life} of node {host.number} would not survive a cut")
         if save.final is not None and left.read(FINAL_FILE) is None:
-            raise _broken(self, f"the result of node {host.number} would not survive a cut")
+            raise broken(self, f"the result of node {host.number} would not survive a cut")
         if save.state is not None:
             found = durable.read_state(left, FINGERPRINT).arrays
-            if found is None or _digest(found) != self._last[host.number]:
-                raise _broken(self, f"a state of node {host.number} would not survive a cut")
+            if found is None or digest_of(found) != self._last[host.number]:
+                raise broken(self, f"a state of node {host.number} would not survive a cut")
 
     def began(self, world: "World", host: "Host", start: Start) -> None:
         """Compare what a process begins with with what was saved."""
@@ -137,14 +137,14 @@ class SavedStates(Invariant):
         number = host.number
         if start.state is None:
             if self._steps[number] and number not in self._damaged:
-                raise _broken(self, f"node {number} reads nothing after it had saved")
+                raise broken(self, f"node {number} reads nothing after it had saved")
             return
-        if _digest(start.state) not in self._given[number]:
-            raise _broken(self, f"node {number} reads a state that was never saved")
+        if digest_of(start.state) not in self._given[number]:
+            raise broken(self, f"node {number} reads a state that was never saved")
         steps = int(start.state["counters"][STEPS])
         if steps < self._steps[number] and number not in self._damaged:
             text = f"node {number} goes on from step {steps}, {self._steps[number]} was saved"
-            raise _broken(self, text)
+            raise broken(self, text)
         self._steps[number] = steps
 
 
@@ -167,7 +167,7 @@ class OnePair(Invariant):
         for effect in seen.of(Compute):
             if effect.step <= self._computed.get(key, -1):
                 text = f"node {seen.host.number} computes gradient {effect.step} again"
-                raise _broken(self, text)
+                raise broken(self, text)
             self._computed[key] = effect.step
         for effect in seen.of(Save):
             if effect.state is not None:
@@ -176,7 +176,7 @@ class OnePair(Invariant):
                     effect.state["params"].tobytes() != np.asarray(node.params()).tobytes()
                 ):
                     text = f"node {seen.host.number} saves counters {list(counters)}"
-                    raise _broken(self, f"{text} with another state's parameters")
+                    raise broken(self, f"{text} with another state's parameters")
 
 
 class ExitCode(Invariant):
@@ -212,11 +212,11 @@ class ExitCode(Invariant):
         is_done = steps is not None and node.steps >= steps and seen.world.setting.learns(number)
         was_asked = (number, seen.host.process) in self._asked
         if code == 0 and is_done and not was_asked and not has_final:
-            raise _broken(self, f"node {number} ends with 0 after all steps, without a result")
+            raise broken(self, f"node {number} ends with 0 after all steps, without a result")
         if code == DISK and has_final:
-            raise _broken(self, f"node {number} says that the disk took no result, and it has one")
+            raise broken(self, f"node {number} says that the disk took no result, and it has one")
         finite = np.isfinite(node.params()).all() and np.isfinite(getattr(node, "loss", 0.0))
         if code == DIVERGED and finite:
-            raise _broken(self, f"node {number} says that it diverged, and all is finite")
+            raise broken(self, f"node {number} says that it diverged, and all is finite")
         if code not in (0, DISK, DIVERGED):
-            raise _broken(self, f"node {number} ends with {code}: a fault of its own")
+            raise broken(self, f"node {number} ends with {code}: a fault of its own")

@@ -3,12 +3,11 @@
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from folkman.runtime.control import Ack, Body, Period, Refusal
+from folkman.runtime.control import Ack, Body, Period, Quality, Refusal
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Health, MembersChanged, Publish, Start, Told, Unlinked
 from folkman.runtime.identity import name_of
-from folkman.runtime.world.audit import Invariant, Seen
-from folkman.runtime.world.invariants.messages import _broken
+from folkman.runtime.world.audit import Invariant, Seen, broken
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
@@ -87,6 +86,7 @@ class _Books:
         self.slot = -1  # after the step before
         self.alone_s = -math.inf  # when last nobody was there to send to
         self.told: tuple[float, float] | None = None  # the rate that was told last, and when
+        self.here: dict[int, float] = {}  # neighbour -> rate of its link to us, as it says
 
     def learn(self, seen: Seen, now_s: float) -> None:
         """Take notice of the event of a step."""
@@ -98,6 +98,8 @@ class _Books:
             for peer in self.of:
                 if peer not in event.members:
                     self._gone(peer)
+        elif isinstance(event, Told) and isinstance(body, Quality):
+            self.here[event.peer] = body.links.get(seen.host.number, (0.0, 0.0))[0]
         elif isinstance(event, Told) and body is not None and event.peer in self.of:
             self._heed(self.of[event.peer], body, now_s)
 
@@ -197,23 +199,26 @@ class Measured(Invariant):
                 books.alone_s = now_s
             since_s = max(books.due_s, books.alone_s + TRY_S)
             if news and there and not waits and now_s > since_s + 1e-6:
-                raise _broken(self, f"node {number} has news, may send, and does not")
+                raise broken(self, f"node {number} has news, may send, and does not")
             return
         if waits or now_s < books.due_s - 1e-6:
-            raise _broken(self, f"node {number} sends before its period is over")
+            raise broken(self, f"node {number} sends before its period is over")
         worst = min((r for j in sent if (r := books.of[j].rate) is not None), default=0.0)
         said = [each.body for _, each in seen.told if isinstance(each.body, Period)]
         for period in said:
             if sorted(period.receivers) != sent or not _near(period.rate, worst):
-                raise _broken(self, f"node {number} says {period}, measured {worst:.1f}")
+                raise broken(self, f"node {number} says {period}, measured {worst:.1f}")
         if not said and (books.told is None or _is_news(books.told, worst, now_s)):
-            raise _broken(self, f"node {number} does not tell that its rate is {worst:.1f} bit/s")
+            raise broken(self, f"node {number} does not tell that its rate is {worst:.1f} bit/s")
         if said and books.told is not None and not _is_news(books.told, worst, now_s + 2e-6):
-            raise _broken(self, f"node {number} tells its rate again, which is no news")
+            raise broken(self, f"node {number} tells its rate again, which is no news")
         if said:
             books.told = worst, now_s
         bits = 8 * len(seen.of(Publish)[0].data)
         books.due_s, books.sent_slot = now_s + books.pause_s(sent, bits), core.node.slot
+        if abs(core.pace._due_s - books.due_s) > 1e-6:
+            text = f"node {number} would send again at {core.pace._due_s:.4f} s"
+            raise broken(self, f"{text}, its share allows it at {books.due_s:.4f} s")
 
     def _look_at_next(self, seen: Seen, books: _Books, core: Any, now_s: float) -> None:
         """See that a node wants to be called when it may send what it has not sent yet."""
@@ -224,7 +229,7 @@ class Measured(Invariant):
             return
         wanted_s = max(books.due_s, books.alone_s + TRY_S, now_s)
         if core.next_s() > wanted_s + 1e-6:
-            raise _broken(self, f"node {seen.host.number} has news, and wants to send it too late")
+            raise broken(self, f"node {seen.host.number} has news, and wants to send it too late")
 
     def _compare(self, seen: Seen, books: _Books, facts: Any) -> None:
         of = {name_of(peer): receiver for peer, receiver in books.of.items()}
@@ -232,16 +237,17 @@ class Measured(Invariant):
             "goodput_bit_s": {k: r.rate for k, r in of.items() if r.rate is not None},
             "latency_s": {k: r.latency_s for k, r in of.items() if r.latency_s is not None},
             "loss_share": {k: r.loss for k, r in of.items()},
+            "goodput_here_bit_s": {name_of(j): rate for j, rate in books.here.items()},
         }
         for name, wanted in expected.items():
             said = facts[name]
             if said.keys() != wanted.keys() or not all(_near(said[k], wanted[k]) for k in wanted):
-                raise _broken(self, f"{name} of node {seen.host.number} is {said}, not {wanted}")
+                raise broken(self, f"{name} of node {seen.host.number} is {said}, not {wanted}")
         unheard = sorted(k for k, r in of.items() if not r.counts)
         if sorted(facts["unheard"]) != unheard:
-            raise _broken(self, f"node {seen.host.number} waits for others than those who answer")
+            raise broken(self, f"node {seen.host.number} waits for others than those who answer")
         if facts["counts"]["periods_given_up"] != books.given_up:
-            raise _broken(self, f"node {seen.host.number} gave up another number of periods")
+            raise broken(self, f"node {seen.host.number} gave up another number of periods")
 
 
 def _is_news(told: tuple[float, float], rate: float, now_s: float) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folkman.runtime.codec import version_of
+from folkman.runtime.codec import base_of, version_of
 from folkman.runtime.control import LIFE_BITS, Ack, Period
 from folkman.runtime.core.events import (
     MembersChanged,
@@ -17,7 +17,7 @@ from folkman.runtime.core.events import (
     Unlinked,
 )
 from folkman.runtime.fresh_codec import slots_of
-from folkman.runtime.world.audit import Invariant, Moved, Seen
+from folkman.runtime.world.audit import Invariant, Moved, Seen, broken
 from folkman.runtime.world.contents import Header, header_of, heard_number
 from folkman.runtime.world.invariants.band import BandBooks
 from folkman.runtime.world.plan import ON_A_BAND
@@ -31,12 +31,6 @@ __all__ = ["Counted", "Heard", "Newer", "OfMembers", "OneContent", "Rising", "Wi
 
 ALL = -1
 """In place of one receiver."""
-
-
-def _broken(invariant: Invariant, text: str) -> Exception:
-    from folkman.runtime.world.world import Broken
-
-    return Broken(invariant.number, f"{text} ({invariant.sentence})")
 
 
 class Newer(Invariant):
@@ -74,7 +68,7 @@ class Newer(Invariant):
         if isinstance(seen.event, Start) and seen.event.state is not None:
             kept = seen.event.state.get("mailbox.newest")
             if kept is not None and (box.newest < kept).any():
-                raise _broken(self, f"node {number} forgot on a restart what it had heard")
+                raise broken(self, f"node {number} forgot on a restart what it had heard")
         before = self._held.get(number)
         payload = box.payload.tobytes()
         if before is not None:
@@ -84,12 +78,12 @@ class Newer(Invariant):
             least = np.where(sequence == 0, newest, newest + 1)  # of one forgotten, its last again
             if (applied & (box.sequence < least)).any():
                 text = f"node {number} applied {box.sequence[applied]}, held {newest[applied]}"
-                raise _broken(self, text)
+                raise broken(self, text)
             self._check_content(seen, np.flatnonzero(applied))
             if (box.newest < newest).any():
-                raise _broken(self, f"node {number} lowered the numbers of what it has heard")
+                raise broken(self, f"node {number} lowered the numbers of what it has heard")
             if payload != was and not moved.any():
-                raise _broken(self, f"node {number} changed a copy without a newer message")
+                raise broken(self, f"node {number} changed a copy without a newer message")
         self._held[number] = box.sequence.copy(), box.newest.copy(), payload
 
     def _check_content(self, seen: Seen, rows: Any) -> None:
@@ -99,7 +93,7 @@ class Newer(Invariant):
             sent = self._sent.get((first + int(row), int(box.sequence[row])))
             if sent is not None and box.payload[row].tobytes() not in sent:
                 text = f"node {seen.host.number} holds something else than {first + int(row)} sent"
-                raise _broken(self, text)
+                raise broken(self, text)
 
 
 class SumBooks:
@@ -118,17 +112,17 @@ class SumBooks:
         if isinstance(seen.event, Start) and seen.event.state is not None:
             kept = seen.event.state["mailbox.last"]
             if (box.last < kept).any():
-                raise _broken(
+                raise broken(
                     self._invariant, f"node {number} forgot on a restart what it had heard"
                 )
         before = self._before.get(number)
         if before is not None and before[0] == process:
             if (box.last < before[1]).any():
-                raise _broken(self._invariant, f"node {number} lowered the numbers of carriers")
+                raise broken(self._invariant, f"node {number} lowered the numbers of carriers")
             moved = (box.sequence != before[2]).any()
             if moved and slots_of(box.sequence).sum() <= slots_of(before[2]).sum():
                 text = f"node {number} adopted stamps {box.sequence} over {before[2]}"
-                raise _broken(self._invariant, text)
+                raise broken(self._invariant, text)
         self._before[number] = process, box.last.copy(), box.sequence.copy()
         if seen.moved and not seen.world.plan.liars and not seen.world.setting.lost:
             self._check_sum(seen, box)
@@ -142,14 +136,14 @@ class SumBooks:
             part = self._parts.get((origin, stamp))
             if part is None and stamp:
                 text = f"node {seen.host.number} holds parameters of {origin} that it never sent"
-                raise _broken(self._invariant, text)
+                raise broken(self._invariant, text)
             first = box.parts.of(origin, box.parts.initial)
             expected = expected + (first if part is None else part)
         off = box.others - expected
         bits = box.parts.bits  # of whole numbers, which are kept modulo 2^bits, nothing is lost
         if (off % (1 << bits)).any() if bits else not np.allclose(off, 0.0, atol=1e-4):
             text = f"the sum of node {seen.host.number} is not that of its parts"
-            raise _broken(self._invariant, text)
+            raise broken(self._invariant, text)
 
 
 class _Books:
@@ -229,10 +223,10 @@ class Rising(_OfNumbers):
                 books.used.add(header.sequence)
             elif header.sequence not in books.used:
                 text = f"node {number} sends {header.sequence} after {books.highest}"
-                raise _broken(self, text)
+                raise broken(self, text)
         for _, control in seen.told:
             if control.sequence <= self._told.get(number, -1):
-                raise _broken(self, f"node {number} says {control.sequence} again")
+                raise broken(self, f"node {number} says {control.sequence} again")
             self._told[number] = control.sequence
 
 
@@ -257,17 +251,25 @@ class OneContent(_OfNumbers):
             content = blake2b(self._compared(seen, header), digest_size=8).digest()
             if known.setdefault(header.sequence, content) != content:
                 text = f"node {seen.host.number} sends two messages {header.sequence}"
-                raise _broken(self, text)
+                raise broken(self, text)
         if seen.world.plan.carries == "feedback":
             self._look_at_memory(seen)
 
     def _look_at_memory(self, seen: Seen) -> None:
-        """See that a sender remembers what its receivers hold after its last message."""
+        """See that a sender remembers what its receivers hold after its last message.
+
+        In an earlier life it may have sent more than was saved, so no change builds on that.
+        """
+        for header in seen.published:
+            life, on = header.sequence >> LIFE_BITS, base_of(header.data)
+            if on is not None and on >> LIFE_BITS != life and (life, on) != (1, 0):
+                text = f"message {header.sequence} of node {seen.host.number} builds on {on}"
+                raise broken(self, f"{text}, of an earlier life")
         for memory in seen.node.memories:
             for each in seen.contents:
                 own = each.origin == seen.host.number and each.sequence == memory.base
                 if own and memory.kept.tobytes() != each.params[: memory.kept.nbytes]:
-                    raise _broken(self, f"node {seen.host.number} remembers another message")
+                    raise broken(self, f"node {seen.host.number} remembers another message")
 
     @staticmethod
     def _compared(seen: Seen, header: Header) -> bytes:
@@ -318,7 +320,7 @@ class OfMembers(Invariant):
             sender = first + int(row)
             if sender not in members:
                 text = f"node {seen.host.number} holds message {box.sequence[row]} of {sender}"
-                raise _broken(self, f"{text}, which is no member")
+                raise broken(self, f"{text}, which is no member")
 
     def _look_at_bringer(self, seen: Seen) -> None:
         """See that nobody brings a message under another's number."""
@@ -329,20 +331,20 @@ class OfMembers(Invariant):
             header = header_of(seen.event.peer, seen.event.data)
             if header.node != seen.event.peer and not seen.world.plan.in_slots:
                 text = f"node {number} takes a message of {header.node} from {seen.event.peer}"
-                raise _broken(self, text)
+                raise broken(self, text)
 
     def _look_at_letters(self, seen: Seen, members: frozenset[int]) -> None:
         """See that copies are kept and passed on under their origins, members alone."""
         own = seen.host.number
         for origin, data in seen.node.letters.items():
             if header_of(-1, data).node != origin:
-                raise _broken(self, f"node {own} keeps a copy under {origin}, of another")
+                raise broken(self, f"node {own} keeps a copy under {origin}, of another")
             if origin not in members and origin != own:
-                raise _broken(self, f"node {own} keeps a copy of {origin}, which is no member")
+                raise broken(self, f"node {own} keeps a copy of {origin}, which is no member")
         for content in seen.contents:
             if content.origin not in members and content.origin != own:
                 text = f"node {own} passes on a copy of {content.origin}, which is no member"
-                raise _broken(self, text)
+                raise broken(self, text)
 
     def _look_at_sums(self, seen: Seen, members: frozenset[int]) -> None:
         """See that no message of a stranger was taken, and that no copy of it is left.
@@ -356,7 +358,7 @@ class OfMembers(Invariant):
             if sender in members:
                 self._last[number][sender] = box.last[sender]
             elif box.last[sender] != self._last[number][sender] or sender in box.copies:
-                raise _broken(self, f"node {number} takes what {sender} says, which is no member")
+                raise broken(self, f"node {number} takes what {sender} says, which is no member")
 
 
 class WithinShare(Invariant):
@@ -391,7 +393,7 @@ class WithinShare(Invariant):
         now_s = seen.host.clock.now_s(seen.world.now_s)
         if now_s < self._until_s.get(number, 0.0) - 1e-6 and said:
             late_s = self._until_s[number] - now_s
-            raise _broken(self, f"node {number} sends {late_s:.4f} s before its share allows")
+            raise broken(self, f"node {number} sends {late_s:.4f} s before its share allows")
         if said and said[-1].rate > 0:
             # alone on the medium a message takes this long; with others, longer
             bits = max(8 * len(header.data) for header in fresh.values())
@@ -418,7 +420,7 @@ class Heard(Invariant):
         self._count(seen)
         on_a_band = seen.world.plan.method in ON_A_BAND
         if on_a_band and (wrong := self._band.look(seen)):
-            raise _broken(self, wrong)
+            raise broken(self, wrong)
         for peer, control in seen.told:
             if not isinstance(control.body, Ack):
                 continue
@@ -429,7 +431,7 @@ class Heard(Invariant):
             counts_on = seen.world.setting.counts_on or said == seen.node.mailbox.held_of(peer)
             if said > held or (not counts_on and said >> LIFE_BITS != held >> LIFE_BITS):
                 text = f"node {seen.host.number} acknowledges {said} of {peer}, holds {held}"
-                raise _broken(self, text)
+                raise broken(self, text)
 
     def _count(self, seen: Seen) -> None:
         """See that whatever is taken is acknowledged at once, or when its round or life begins."""
@@ -446,7 +448,7 @@ class Heard(Invariant):
         acked = [peer for peer, control in seen.told if isinstance(control.body, Ack)]
         late = {peer for peer in self._early.pop(key, ()) if peer in core.there()}
         if (taken - before > len(acked) and not waits) or not late.issubset(acked):
-            raise _broken(self, f"node {key[0]} took a message and did not acknowledge it")
+            raise broken(self, f"node {key[0]} took a message and did not acknowledge it")
 
 
 class Counted(Invariant):
@@ -480,4 +482,4 @@ class Counted(Invariant):
         )
         if ends != self._received[seen.host.number]:
             text = f"node {seen.host.number} was given {self._received[seen.host.number]} messages"
-            raise _broken(self, f"{text} and counts {ends}")
+            raise broken(self, f"{text} and counts {ends}")

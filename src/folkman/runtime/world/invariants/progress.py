@@ -7,12 +7,11 @@ import numpy as np
 
 from folkman.record.cluster import DONE, LEARNING
 from folkman.runtime.core.core import Phase
-from folkman.runtime.core.events import Health, MembersChanged, Note, Received, Start
+from folkman.runtime.core.events import Health, Log, MembersChanged, Note, Received, Start
 from folkman.runtime.identity import name_of
 from folkman.runtime.journal import WAKE
-from folkman.runtime.world.audit import Invariant, Moved, Seen
+from folkman.runtime.world.audit import Invariant, Moved, Seen, broken
 from folkman.runtime.world.contents import header_of
-from folkman.runtime.world.invariants.messages import _broken
 from folkman.runtime.world.plan import AIR_SLOTS, CARRIED
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class FreshAfterHeal(Invariant):
             if not done and not misled and self._best[receiver, sender] <= before:
                 waited_s = world.plan.end_s - world.plan.heal_s
                 text = f"node {receiver} heard nothing new of {sender} in {waited_s:.1f} s"
-                raise _broken(self, text)
+                raise broken(self, text)
 
 
 class Together(Invariant):
@@ -127,13 +126,13 @@ class Together(Invariant):
             if effect.kind != WAKE:
                 continue
             if effect.slot <= self._slot.get(key, -1):
-                raise _broken(self, f"node {key[0]} lives slot {effect.slot} again")
+                raise broken(self, f"node {key[0]} lives slot {effect.slot} again")
             self._slot[key] = effect.slot
             most = (seen.world.now_s * (1 + DRIFT)) / plan.slot_s + 1 + AHEAD
             misled = key[0] in seen.world.auditor.misled
             if plan.in_slots and effect.slot > most and not misled:
                 text = f"node {key[0]} lives slot {effect.slot} at {seen.world.now_s:.2f} s"
-                raise _broken(self, f"{text}, there were {most:.0f} at most")
+                raise broken(self, f"{text}, there were {most:.0f} at most")
 
     def over(self, world: "World") -> None:
         """See that the clocks of those who hear each other agree at the end."""
@@ -148,7 +147,7 @@ class Together(Invariant):
         }
         slots = [slot for slot in now.values() if slot is not None]
         if slots and max(slots) - min(slots) > AHEAD + 1:
-            raise _broken(self, f"slots at the end: {now}")
+            raise broken(self, f"slots at the end: {now}")
 
     @staticmethod
     def _early(world: "World") -> list[int]:
@@ -166,6 +165,7 @@ class InStep(Invariant):
         self._round: dict[int, int] = {}
         self._took: dict[int, int] = {}  # messages
         self._of_round: dict[int, set[tuple[int, int]]] = {}  # (sender, round) that were taken
+        self._rounds: dict[int, dict[tuple[int, int], int]] = {}  # (sender, number) -> its round
 
     def asks(self, world: "World") -> bool:
         """Only of methods that wait, among honest members."""
@@ -176,6 +176,7 @@ class InStep(Invariant):
         del world, start
         self._round.pop(host.number, None)
         self._took[host.number], self._of_round[host.number] = 0, set()
+        self._rounds[host.number] = {}
 
     def lost_folder(self, host: "Host") -> None:
         """Let a node without a folder begin with the first round."""
@@ -188,8 +189,12 @@ class InStep(Invariant):
             return
         before = self._round.get(number)
         if before is not None and round_ not in (before, before + 1):
-            raise _broken(self, f"node {number} goes from round {before} to {round_}")
+            raise broken(self, f"node {number} goes from round {before} to {round_}")
         self._look_at_taken(seen, round_ if before is None else before)
+        self._look_at_heard(seen, round_)
+        empty = any(note.kind == WAKE and not note.computed for note in seen.of(Note))
+        if empty and round_ == before:
+            raise broken(self, f"node {number} lives a slot in which it takes and hears nothing")
         self._round[number] = round_
         for peer in seen.world.setting.heard_by(number):
             other = self._round.get(peer)
@@ -198,7 +203,7 @@ class InStep(Invariant):
                 and not seen.world.setting.has_lost(number, peer)
                 and round_ > other + 1
             ):
-                raise _broken(self, f"node {number} is in round {round_}, {peer} in {other}")
+                raise broken(self, f"node {number} is in round {round_}, {peer} in {other}")
 
     def _look_at_taken(self, seen: Seen, round_: int) -> None:
         """See that of each neighbour one message of this round is taken, and one of the next."""
@@ -211,12 +216,21 @@ class InStep(Invariant):
             return
         header = header_of(seen.event.peer, seen.event.data)
         key = (header.node, header.round)
+        self._rounds[number][header.node, header.sequence] = header.round
         if header.round not in (round_, round_ + 1) or key in self._of_round[number]:
             text = f"node {number} takes a message of round {header.round} in round {round_}"
-            raise _broken(self, text)
+            raise broken(self, text)
         lies = header.node in {liar for liar, _ in seen.world.plan.liars}
         if header.round == round_ or not lies:  # a liar may take back what it said of the next
             self._of_round[number].add(key)
+
+    def _look_at_heard(self, seen: Seen, round_: int) -> None:
+        """See that what counts as heard is of this round."""
+        box, own = seen.node.mailbox, seen.host.number
+        for sender in np.flatnonzero(box.heard).tolist():
+            of = self._rounds[own].get((sender, int(box.sequence[sender])), round_)
+            if of != round_:
+                raise broken(self, f"node {own} uses {sender}'s round {of} in round {round_}")
 
     def over(self, world: "World") -> None:
         """See that everyone has taken all its steps where that was asked."""
@@ -229,7 +243,7 @@ class InStep(Invariant):
                 core: Any = host.core
                 steps = core.node.steps if core is not None else "no process"
                 text = f"node {host.number} is not done: {steps} of {plan.steps}"
-                raise _broken(self, text)
+                raise broken(self, text)
 
 
 class HonestHealth(Invariant):
@@ -242,11 +256,13 @@ class HonestHealth(Invariant):
         self._lived_s: dict[int, float] = {}
         self._linked_s: dict[int, float] = {}
         self._phase: dict[int, Phase] = {}
+        self._wrong: set[int] = set()  # who said last that something is wrong
 
     def began(self, world: "World", host: "Host", start: Start) -> None:
         """Count from the beginning of a process."""
         del world, start
         self._phase[host.number] = Phase.START
+        self._wrong.discard(host.number)
 
     def stepped(self, seen: Seen) -> None:
         """Compare what a node says of itself with what it does."""
@@ -271,10 +287,19 @@ class HonestHealth(Invariant):
             expected = not still and now_s - self._linked_s[number] <= settings.alone_s
         if said.ok != expected or facts["ok"] != expected:
             text = f"node {number} says it is {'well' if said.ok else 'not well'}"
-            raise _broken(self, f"{text}, and is {'well' if expected else 'not'}")
+            raise broken(self, f"{text}, and is {'well' if expected else 'not'}")
+        self._look_at_log(seen, said)
         own = core.node.steps, core.life.number, sorted(name_of(j) for j in core.there())
         if (facts["steps"], facts["incarnation"], facts["linked"]) != own:
-            raise _broken(self, f"node {number} says of itself what is not so; it is {own}")
+            raise broken(self, f"node {number} says of itself what is not so; it is {own}")
+
+    def _look_at_log(self, seen: Seen, said: Health) -> None:
+        """See that what is wrong is logged when it begins, and once."""
+        number, wrong = seen.host.number, bool(said.facts["wrong"])
+        begins = wrong and number not in self._wrong
+        if begins != any(log.event == "not well" for log in seen.of(Log)):
+            raise broken(self, f"node {number} logs what is wrong with it too often, or never")
+        (self._wrong.add if wrong else self._wrong.discard)(number)
 
 
 class TwinSpread(Invariant):
@@ -298,7 +323,7 @@ class TwinSpread(Invariant):
             return
         twin = spread_of_twin(world.plan)
         if twin is not None and own > 3 * twin + 0.5:
-            raise _broken(self, f"nodes are {own:.3f} apart, without faults {twin:.3f}")
+            raise broken(self, f"nodes are {own:.3f} apart, without faults {twin:.3f}")
 
 
 def spread(world: "World") -> float | None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from folkman.runtime.control import Ack, Done
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Linked, MembersChanged, Start, Told, Unlinked
-from folkman.runtime.world.audit import Invariant, Seen
-from folkman.runtime.world.invariants.messages import _broken
+from folkman.runtime.world.audit import Invariant, Seen, broken
 from folkman.runtime.world.invariants.progress import DRIFT
 from folkman.runtime.world.plan import CALM_KINDS
 
@@ -60,25 +59,39 @@ class Prompt(Invariant):
         self._learn(seen, known)
         near = [peer for peer in seen.node.neighbours if peer in known.members]
         if core.phase is Phase.WAIT and near and known.linked.issuperset(near):
-            raise _broken(self, f"node {seen.host.number} waits, and all neighbours are linked")
+            raise broken(self, f"node {seen.host.number} waits, and all neighbours are linked")
         stays = core.phase is Phase.LINGER and near and known.done.issuperset(near)
         known.stays_s = min(known.stays_s, seen.world.now_s) if stays else math.inf
         last_words_s = 2 * seen.world.setting.settings.keep_every_s if core.there() else 0.0
         if seen.world.now_s > known.stays_s + last_words_s * (1 + DRIFT):
-            raise _broken(self, f"node {seen.host.number} stays, and all neighbours are done")
+            raise broken(self, f"node {seen.host.number} stays, and all neighbours are done")
+        at_end = core.phase is Phase.LEARN and not core.goes_on() and not core.is_in_slot
+        if at_end and not seen.world.setting.counts_on:
+            raise broken(self, f"node {seen.host.number} has all its gradients, and does not end")
+        if seen.world.plan.method == "rounds" and core.phase is Phase.LEARN:
+            self._look_at_round(seen, core)
         if self._is_calm:
             self._look_at_answers(seen, core)
+
+    def _look_at_round(self, seen: Seen, core: Any) -> None:
+        """See that who has heard all neighbours goes on, unless its disk or its beat is waited for.
+
+        Every neighbour hears every message here, so nobody waits for acknowledgements.
+        """
+        ready = seen.node.complete() and core.goes_on() and not core.is_in_slot
+        if ready and core.saving.is_idle and core.pace.next_s(core, core._now_s) == math.inf:
+            raise broken(self, f"node {seen.host.number} has heard all of its round, and waits")
 
     def _look_at_answers(self, seen: Seen, core: Any) -> None:
         """See that no answer is lost: neither is one given up, nor asked for by sending again."""
         number, now_s = seen.host.number, seen.world.now_s
         if core.hands.counts["periods_given_up"]:
-            raise _broken(self, f"node {number} waits for an answer in vain")
+            raise broken(self, f"node {number} waits for an answer in vain")
         for header in seen.published:
             last, at_s = self._acknowledged.get((header.peer, number), (0, 0.0))
             if header.sequence <= last and now_s > at_s + ON_ITS_WAY_S:
                 text = f"node {number} sends {header.sequence} to {header.peer} again"
-                raise _broken(self, f"{text}, which has acknowledged {last}")
+                raise broken(self, f"{text}, which has acknowledged {last}")
         for peer, control in seen.told:
             before = self._acknowledged.get((number, peer), (0, 0.0))[0]
             if isinstance(control.body, Ack) and control.body.sequence > before:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from folkman.runtime.codec import Message, encode
 from folkman.runtime.core.events import Publish
 from folkman.runtime.journal import WAKE
-from folkman.runtime.world.audit import Invariant, Seen
+from folkman.runtime.world.audit import Invariant, Seen, broken
 from folkman.runtime.world.cores import RUN
-from folkman.runtime.world.invariants.messages import _broken
 from folkman.runtime.world.plan import ENDS
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Bounded(Invariant):
         shared = [getattr(core.node, "problem", None), core.node.algorithm, world.setting.network]
         held = bytes_held(core, shared)
         if held > most:
-            raise _broken(self, f"node {host.number} holds {held} bytes, {most} at most")
+            raise broken(self, f"node {host.number} holds {held} bytes, {most} at most")
 
 
 class Replays(Invariant):
@@ -141,7 +140,7 @@ class Replays(Invariant):
                 node.wake()
             ends, lived = np.asarray(node.params()), world.last_params.get(number)
             if lived is not None and not self._alike(world, ends, lived):
-                raise _broken(self, f"the journal of node {number} leads elsewhere")
+                raise broken(self, f"the journal of node {number} leads elsewhere")
 
     def _hear(self, node: Any, numbers: Sequence[int]) -> None:
         """Let a node take the messages of these numbers, by their senders."""
@@ -186,4 +185,4 @@ class SameTrace(Invariant):
 
         again = digest_again(world.plan)
         if again != world.trace.digest:
-            raise _broken(self, f"the trace is {world.trace.digest}, and {again} the second time")
+            raise broken(self, f"the trace is {world.trace.digest}, and {again} the second time")

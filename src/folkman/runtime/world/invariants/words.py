@@ -1,15 +1,22 @@
 """What is said and heeded beside parameters: invariants 24 and 25."""
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from folkman.runtime import fresh_codec
 from folkman.runtime.codec import HEADER_BYTES, version_of
 from folkman.runtime.control import LIFE_BITS, Ack, Claim, Hello, Known, Refusal
 from folkman.runtime.core.core import Phase
-from folkman.runtime.core.events import Health, MembersChanged, Publish, Received, Start, Unlinked
-from folkman.runtime.world.audit import Invariant, Seen
-from folkman.runtime.world.invariants.messages import _broken
+from folkman.runtime.core.events import (
+    Health,
+    MembersChanged,
+    Publish,
+    Received,
+    Start,
+    Unlinked,
+)
+from folkman.runtime.world.audit import Invariant, Seen, broken
 
 if TYPE_CHECKING:
     from folkman.runtime.world.host import Host
@@ -24,6 +31,10 @@ BACK = 4
 TOO_FAR_S = 86_400.0
 """A clock that is further ahead is nobody's."""
 MOST_VALUE = 1e15
+UNMEASURED_S = 1e-3
+"""Of a message while no link has been measured."""
+SLACK = 1.5
+"""A claim is of the rates when the message was chosen, which may have changed since."""
 
 
 class _Clock:
@@ -82,7 +93,7 @@ class Words(Invariant):
         self._look_at_answers(seen, of, core, now_s)
         self._look_around(seen, of, core, now_s)
         if core.node.mailbox.refused["control_stale"] != seen.repeated:
-            raise _broken(self, f"node {seen.host.number} heeds a word twice")
+            raise broken(self, f"node {seen.host.number} heeds a word twice")
         of.phase, of.slot = core.phase, int(core.node.slot)
 
     @staticmethod
@@ -114,12 +125,12 @@ class Words(Invariant):
                 continue
             if min(abs(body.clock_s - each) for each in may) > 1e-6 * (1.0 + clock_s):
                 text = f"node {seen.host.number} says its clock is {body.clock_s}"
-                raise _broken(self, f"{text}, by all that it heard it is {clock_s}")
+                raise broken(self, f"{text}, by all that it heard it is {clock_s}")
             if body.incarnation != core.life.number or body.steps > core.node.steps:
-                raise _broken(self, f"node {seen.host.number} says {body}")
+                raise broken(self, f"node {seen.host.number} says {body}")
         lives = {control.sequence >> LIFE_BITS for _, control in seen.told}
         if not lives <= {of.life, core.life.number}:
-            raise _broken(self, f"node {seen.host.number} numbers words as of life {max(lives)}")
+            raise broken(self, f"node {seen.host.number} numbers words as of life {max(lives)}")
         of.life = core.life.number
 
     def _look_at_answers(self, seen: Seen, of: _Process, core: Any, now_s: float) -> None:
@@ -131,7 +142,7 @@ class Words(Invariant):
             if isinstance(each.body, Known):
                 of.told_known_s[peer] = now_s
         if of.members is not None and not answered <= of.members:
-            raise _broken(self, f"node {seen.host.number} answers one who is no member")
+            raise broken(self, f"node {seen.host.number} answers one who is no member")
         event = seen.event
         if not isinstance(event, Received) or core.hands.voice is None or of.members is None:
             return
@@ -139,7 +150,7 @@ class Words(Invariant):
         late = now_s - of.told_known_s.get(event.peer, -math.inf) < KNOWN_S
         whole = len(event.data) >= HEADER_BYTES and event.peer in core.there()
         if whole and not (waits or late or event.peer in answered):
-            raise _broken(self, f"node {seen.host.number} does not answer {event.peer}")
+            raise broken(self, f"node {seen.host.number} does not answer {event.peer}")
 
     def _look_around(self, seen: Seen, of: _Process, core: Any, now_s: float) -> None:
         """See that a node that is up looks around as often as it should, and greets."""
@@ -150,13 +161,13 @@ class Words(Invariant):
             of.looked_s = now_s
         if not seen.of(Health):
             if now_s > of.looked_s + every_s + 1e-6:
-                raise _broken(self, f"node {seen.host.number} looks around too seldom")
+                raise broken(self, f"node {seen.host.number} looks around too seldom")
             return
         of.looked_s = now_s
         greets = any(isinstance(each.body, Hello) for _, each in seen.told)
         of.silent_looks = 0 if greets else of.silent_looks + 1
         if of.silent_looks >= core.pace.greet_every:
-            raise _broken(self, f"node {seen.host.number} greets too seldom")
+            raise broken(self, f"node {seen.host.number} greets too seldom")
 
 
 class _Band:
@@ -166,6 +177,7 @@ class _Band:
         self._longest_s = longest_s
         self._share = min(0.5, 1.0 / max(nodes - 1, 1))
         self.until_s: dict[int, float] = {}
+        self.last_bytes = 0  # of the last message
         self._left: dict[int, tuple[float, float]] = {}  # seconds that one may claim, as of when
 
     def heard(self, peer: int, claim: Claim, now_s: float) -> None:
@@ -212,14 +224,28 @@ class Claims(Invariant):
             and core.phase is Phase.LEARN
             and {peer for peer, _ in taken} != {*core.node.neighbours}
         ):
-            raise _broken(self, f"node {number} sends and does not tell all that it does")
+            raise broken(self, f"node {number} sends and does not tell all that it does")
         busy_s = max(band.until_s.values(), default=now_s) - now_s
         if taken and busy_s > 1e-9:
-            raise _broken(
+            raise broken(
                 self, f"node {number} takes the band, which is not free for {busy_s:.3f} s"
             )
         if any(not 0 < claim.value < MOST_VALUE for _, claim in taken):
-            raise _broken(self, f"node {number} claims {taken[0][1]}")
+            raise broken(self, f"node {number} claims {taken[0][1]}")
+        most_s = self._longest_s(seen, core, band)
+        if taken and taken[0][1].seconds > most_s:
+            text = f"node {number} claims the band for {taken[0][1].seconds:.4f} s"
+            raise broken(self, f"{text}, its message takes {most_s:.4f} s at most")
+        band.last_bytes = len(sent[-1].data) if sent else band.last_bytes
+
+    @staticmethod
+    def _longest_s(seen: Seen, core: Any, band: _Band) -> float:
+        """Return how long a message like the last one takes to the slowest neighbour, at most."""
+        bits = 8 * (band.last_bytes or seen.node.mailbox.payload[0].nbytes)
+        rates = core.sending.links.qualities()
+        usual = median(rates.values()) if rates else bits / UNMEASURED_S
+        slowest = min((rates.get(peer, usual) for peer in core.there()), default=usual)
+        return SLACK * bits / max(slowest, 1e-3)
 
     @staticmethod
     def _learn(seen: Seen, band: _Band, now_s: float) -> None:
