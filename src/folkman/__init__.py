@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from folkman.problem.problem import Problem, make_problem
     from folkman.problem.projection import PROJECTIONS
     from folkman.problem.sequences import conv1d, gru
+    from folkman.problem.speed import fastest
     from folkman.radio import NETWORKS
     from folkman.radio.compressed import Compressed
     from folkman.radio.delay import constant, ideal, iid, pipelined, snapshot
@@ -142,6 +143,7 @@ _HOMES = {
     "folkman.problem.problem": "Problem make_problem",
     "folkman.problem.projection": "PROJECTIONS",
     "folkman.problem.sequences": "conv1d gru",
+    "folkman.problem.speed": "fastest",
     "folkman.radio": "NETWORKS",
     "folkman.radio.compressed": "Compressed",
     "folkman.radio.delay": "constant ideal iid pipelined snapshot",
@@ -222,6 +224,7 @@ __all__ = [
     "draw_curves",
     "draw_labels",
     "export",
+    "fastest",
     "fedap",
     "fedasync",
     "fedavg",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["keep_programs", "program_cache", "save_tensors", "write_whole"]
+__all__ = ["keep_programs", "machine_cache", "program_cache", "save_tensors", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -65,7 +65,12 @@ def keep_programs() -> None:
 
 
 def program_cache() -> Path:
-    """Return where compiled programs are kept.
+    """Return where compiled programs are kept."""
+    return machine_cache("programs")
+
+
+def machine_cache(name: str) -> Path:
+    """Return where things of one kind are kept that hold for this kind of processor alone.
 
     Machines of one home but other processors do not share them.
     """
@@ -75,4 +80,4 @@ def program_cache() -> Path:
         kind = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     except OSError:
         kind = ""
-    return home / "folkman" / "programs" / hashlib.sha256(kind.encode()).hexdigest()[:12]
+    return home / "folkman" / name / hashlib.sha256(kind.encode()).hexdigest()[:12]

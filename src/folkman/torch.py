@@ -7,16 +7,19 @@ folkman brings everyone else.
 
 The flat vector is `parameters_to_vector(module.parameters())`, in the module's own order; the
 losses come from `loss(module(x), y)`, one value a sample. Gradients are PyTorch's, in float32 on
-the CPU; mixing, timing and messages are as for any problem. Nothing here is traced: nodes are
-computed one after the other from Python, and `folkman.theory` cannot measure curvature.
+the CPU; mixing, timing and messages are as for any problem. All nodes' gradients are taken at once
+through `torch.func` where the module lets it; a module that does not, or that convolves, is taken
+node by node (`problem.pace` says which, and why). Nothing here is traced by JAX, so that
+`folkman.theory` cannot measure curvature.
 
 Modules whose output in training depends on other samples or on buffers (batch normalisation,
 dropout) are refused: their loss is no function of the flat vector.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,11 +32,14 @@ from folkman.checks import require
 from folkman.problem.learnable import Evaluation
 from folkman.problem.models import Layout
 from folkman.problem.objective import Objective, shares, uneven_emphasis
-from folkman.problem.sampling import Sampling, Turns, draw
+from folkman.problem.sampling import Sampling, Turns
+from folkman.problem.ways import Open, Way
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
+
+    from folkman.problem.torch_gradients import Samples as Batch
 
     Samples: TypeAlias = tuple[Tensor, Tensor]  # x and y, of one length
     Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (scores, y) -> one value per sample
@@ -94,19 +100,42 @@ class Guest:
 
     def losses(self, x: "Tensor", y: "Tensor") -> "Tensor":
         """Return one loss a sample."""
-        found = self.loss(self.module(x), y)
+        return self.losses_of(self.module(x), y)
+
+    def losses_of(self, scores: "Tensor", y: "Tensor") -> "Tensor":
+        """Return one loss a sample, of its scores."""
+        found = self.loss(scores, y)
         require(
-            tuple(found.shape) == (len(x),),
-            f"the loss must give one value a sample, got shape {tuple(found.shape)} for {len(x)}; "
+            tuple(found.shape) == (len(y),),
+            f"the loss must give one value a sample, got shape {tuple(found.shape)} for {len(y)}; "
             "use reduction='none'",
         )
         return found
+
+    @cached_property
+    def hindrance(self) -> str:
+        """Return why `torch.func` cannot take all nodes' gradients at once; nothing if it can."""
+        from folkman.problem.torch_gradients import hindrance
+
+        found = hindrance(self, self.parts)
+        if found:
+            warnings.warn(
+                f"the gradients of {type(self.module).__name__} are taken node by node, since "
+                f"torch.func.vmap cannot take them together: {found}",
+                stacklevel=2,
+            )
+        return found
+
+    @cached_property
+    def convolves(self) -> bool:
+        """Tell whether the module convolves: PyTorch is slower at a kernel a node."""
+        return any("Conv" in type(each).__name__ for each in self.module.modules())
 
 
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["count", "share", "node", "initial", "emphasis"],
-    meta_fields=["model", "batch", "name", "rows", "objective", "sampling"],
+    meta_fields=["model", "batch", "name", "rows", "objective", "sampling", "way"],
 )
 @dataclass(frozen=True, eq=False)
 class TorchProblem:
@@ -126,6 +155,7 @@ class TorchProblem:
     objective: Objective = "samples"
     sampling: Sampling = "replacement"
     emphasis: Array | None = None  # (node,) I alpha_i; None: all nodes count alike
+    way: Way | None = field(default=None, compare=False)  # None: together, where that is the rule
     called_from_python = True
     differentiable = False
 
@@ -160,35 +190,63 @@ class TorchProblem:
         """Return the same problem with gradients over all samples."""
         return replace(self, batch=None)
 
+    def open_ways(self) -> Open:
+        """Return the ways that the gradients may go, the default first."""
+        if self.model.hindrance:
+            return Open(("called",), self.model.hindrance)
+        return Open(("called", "together") if self.model.convolves else ("together", "called"))
+
+    @property
+    def pace(self) -> str:
+        """Return in words how the nodes' gradients are taken."""
+        if self._way() == "together":
+            return "all nodes at once, by torch.func.vmap"
+        why = self.model.hindrance or ("it convolves" if self.model.convolves else "it was faster")
+        return f"node by node: {why}"
+
+    def _way(self) -> Way:
+        return self.way or self.open_ways().ways[0]
+
     def gradients(self, v: Array, keys: Array | Turns) -> tuple[Array, Array]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
         `keys` (node,) draw the mini-batches, if any.
         """
         torch = import_torch()
-        losses, grads = [], []
-        for place, row in enumerate(self.rows):
-            x, y = self.model.parts[row]
-            weight = None
-            if self.batch is not None:  # the draws of a problem of our own
-                key = jax.tree.map(lambda part, place=place: part[place], keys)
-                drawn = draw(self.batch, key, self.count[place], len(x), jnp.dtype(jnp.float32))
-                picked = torch.from_numpy(np.array(drawn.rows, np.int64))
-                x, y = x[picked], y[picked]
-                if isinstance(key, Turns):  # places that are empty weigh nothing
-                    weight = torch.from_numpy(np.array(drawn.weight))
-            self.model.put(v[place])
-            self.model.module.zero_grad()
-            losses_of = self.model.losses(x, y)
-            loss = losses_of.mean() if weight is None else (losses_of * weight).sum()
-            loss.backward()
-            flat = [
-                p.grad if p.grad is not None else torch.zeros_like(p)
-                for p in self.model.module.parameters()
-            ]
-            losses.append(loss.item())
-            grads.append(torch.cat([each.reshape(-1) for each in flat]).numpy())
-        return jnp.asarray(losses, jnp.float32), jnp.asarray(np.stack(grads))
+        from folkman.problem.torch_gradients import Samples, alone, together
+
+        points = torch.from_numpy(np.array(v, np.float32))
+        batches = self._batches(keys)
+        losses, grads = torch.empty(self.num_nodes), torch.empty(self.num_nodes, self.dim)
+        if self._way() != "together":
+            for node, samples in enumerate(batches):
+                losses[node], grads[node] = alone(self.model, points[node], samples)
+        else:
+            for nodes in _alike(batches):
+                x, y, weight = zip(*(batches[node] for node in nodes), strict=True)
+                weights = None if weight[0] is None else torch.stack(weight)
+                samples = Samples(torch.stack(x), torch.stack(y), weights)
+                losses[nodes], grads[nodes] = together(self.model, points[nodes], samples)
+        return jnp.asarray(losses.numpy()), jnp.asarray(grads.numpy())
+
+    def _batches(self, keys: Array | Turns) -> "list[Batch]":
+        """Return each node's samples for one gradient: the draws of a problem of our own."""
+        torch = import_torch()
+        from folkman.problem.onednn import draw_all
+        from folkman.problem.torch_gradients import Samples
+
+        parts = [self.model.parts[row] for row in self.rows]
+        if self.batch is None:
+            return [Samples(x, y, None) for x, y in parts]
+        drawn = draw_all(self.batch, keys, self.count, max(len(x) for x, _ in parts))
+        rows = torch.from_numpy(np.array(drawn.rows, np.int64))
+        weight: list[Tensor | None] = [None] * len(parts)
+        if isinstance(keys, Turns):  # places that are empty weigh nothing
+            weight = list(torch.from_numpy(np.array(drawn.weight)))
+        return [
+            Samples(x[own], y[own], each)
+            for (x, y), own, each in zip(parts, rows, weight, strict=True)
+        ]
 
     def evaluate(self, w: Array) -> Evaluation:
         """Return the measures of the model w (d,)."""
@@ -207,6 +265,14 @@ class TorchProblem:
             )
         found = [jnp.asarray(value, jnp.float32) for value in (train, loss, right)]
         return Evaluation(found[0], found[1], found[2], nan)
+
+
+def _alike(batches: "Sequence[Batch]") -> list[list[int]]:
+    """Return the nodes in groups of as many samples each, as one product takes them."""
+    groups: dict[int, list[int]] = {}
+    for node, samples in enumerate(batches):
+        groups.setdefault(len(samples.x), []).append(node)
+    return list(groups.values())
 
 
 def accuracy(scores: "Tensor", y: "Tensor") -> float:

@@ -112,7 +112,7 @@ def test_the_measures_are_those_of_jax_and_padding_enters_none(monkeypatch):
 def test_mini_batches_are_those_that_jax_draws():
     count = jnp.asarray(SIZES, jnp.int32)
 
-    drawn, _ = onednn._draw(50, keys(), count, max(SIZES))
+    drawn, _ = onednn.draw_all(50, keys(), count, max(SIZES))
 
     for node, size in enumerate(SIZES):
         expected = jax.random.randint(keys()[node], (50,), 0, size, jnp.int32)

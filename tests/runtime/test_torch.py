@@ -149,3 +149,67 @@ def test_the_example_learns_both_ways(tmp_path):
     accuracies = [float(each) for each in re.findall(r"accuracy ([\d.]+)", done.stdout)]
     assert len(accuracies) == 2
     assert min(accuracies) > 0.85
+
+
+class Asks(torch.nn.Module):
+    """A module that looks at a number on the way: torch.func.vmap cannot map it."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        scores = self.linear(x)
+        return scores if scores.sum().item() > 1e9 else 2 * scores
+
+
+def guest_of(module, batch=None, sizes=(6, 6, 9)):
+    draws = torch.Generator().manual_seed(0)
+    parts = [
+        (torch.randn(n, 4, generator=draws), torch.randint(3, (n,), generator=draws)) for n in sizes
+    ]
+    loss = torch.nn.CrossEntropyLoss(reduction="none")
+    return guest.problem(module, loss, parts, batch=batch, sampling="replacement")
+
+
+def gradients_of(own):
+    points = own.initial[None] + jnp.linspace(0.0, 0.3, 3)[:, None]
+    keys = batch_keys(own, make_key(0, Stream.BATCH), own.node, jnp.arange(3))
+    return [np.asarray(each) for each in own.gradients(points, keys)]
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_all_nodes_at_once_have_the_gradients_of_node_by_node(batch):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    module[0].bias.requires_grad_(False)
+    own = guest_of(module, batch)
+    found, expected = gradients_of(own), gradients_of(replace(own, way="called"))
+
+    assert "torch.func" in own.pace
+    assert not found[1][:, 20:25].any()  # what is frozen stays
+    for ours, known in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, known, rtol=0, atol=1e-6 * abs(known).max())
+
+
+def test_a_module_that_cannot_be_mapped_is_taken_node_by_node_and_says_why():
+    own = guest_of(Asks())
+    with pytest.warns(UserWarning, match="node by node.*item"):
+        pace = own.pace
+
+    assert pace.startswith("node by node")
+    assert own.open_ways().ways == ("called",)
+    assert np.isfinite(gradients_of(own)[1]).all()
+
+
+def test_a_module_that_convolves_is_taken_node_by_node_unless_it_is_told_otherwise():
+    module = torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 4)),
+        torch.nn.Conv1d(1, 2, 2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(6, 3),
+    )
+    own = guest_of(module)
+    found, expected = gradients_of(replace(own, way="together")), gradients_of(own)
+
+    assert own.open_ways().ways == ("called", "together")
+    np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-6 * abs(expected[1]).max())

@@ -1,21 +1,40 @@
 """The command line of an installation: `folkman doctor`."""
 
 import sys
+from typing import Annotated
 
+import typer
+
+from folkman.checks import require
 from folkman.cli.checkup import ABSENT, OK, WARNING, WRONG, Finding, findings
-from folkman.cli.common import AsJson, columns, folded, print_json
+from folkman.cli.common import AsJson, Config, columns, folded, print_json
 
 __all__ = ["doctor"]
 
 NAME_WIDTH, VERDICT_WIDTH = 21, 8
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    config: Config = None,
+    speed: Annotated[
+        bool,
+        typer.Option(
+            "--speed", help="Show how gradients are taken here, and why; of CONFIG, or all known."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check this installation and machine: packages, extras, JAX, limits, cache, data, ports.
 
     Each line has a verdict and, where something is missing, what to do. The exit code is 1 if
     something is wrong; absent extras and warnings leave it 0.
     """
+    if speed:
+        from folkman.cli.speed import show_speed
+
+        show_speed(config, as_json=as_json)
+        return
+    require(config is None, f"a configuration goes with --speed: folkman doctor --speed {config}")
     found = findings()
     counts = {
         each: sum(one.verdict == each for one in found) for each in (OK, ABSENT, WARNING, WRONG)

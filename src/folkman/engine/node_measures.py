@@ -28,7 +28,12 @@ def _evaluate_traced(problem: Learnable, w: Array) -> Evaluation:
 
 def evaluate(problem: Learnable, w: Float[Array, " d"]) -> Evaluation:
     """Return the measures of one model."""
-    return problem.evaluate(w) if problem.called_from_python else _evaluate_traced(problem, w)
+    return problem.evaluate(w) if _from_python(problem) else _evaluate_traced(problem, w)
+
+
+def _from_python(problem: Learnable) -> bool:
+    """Tell whether a problem is evaluated from Python; one of ours may take gradients otherwise."""
+    return getattr(problem, "evaluated_from_python", problem.called_from_python)
 
 
 @compiled(fixed=(2,))
@@ -38,7 +43,7 @@ def _evaluate_all(problem: Learnable, models: Array, at_once: int) -> Evaluation
 
 def _evaluations(problem: Learnable, models: Float[Array, "node d"]) -> Evaluation:
     """Return the measures of each node's model, (node,) each."""
-    if problem.called_from_python:
+    if _from_python(problem):
         each = [problem.evaluate(model) for model in models]
         return Evaluation(*(jnp.stack(values) for values in zip(*each, strict=True)))
     samples = max(1, int(np.sum(problem.count)))

@@ -38,6 +38,7 @@ from folkman.experiment.fingerprint import fingerprint
 from folkman.experiment.parts import Part, Watch, check, comparison_of, make_all, parts
 from folkman.experiment.theory import step_warnings
 from folkman.experiment.trackers import check_packages, ignore, tracking
+from folkman.experiment.ways import Ways
 from folkman.faults import NO_FAULTS
 from folkman.problem.learnable import Learnable, check_learnable
 from folkman.problem.problem import Problem
@@ -140,13 +141,15 @@ def carry_out_run(
     """
     folder, config = prepared.folder, prepared.config
     folder.make_folders()
+    ways = Ways(folder.provenance)
     note_start(folder.provenance, command, prepared.own_code, network_lines(prepared.first))
     with jax.enable_x64(prepared.precision == "float64"):
+        first = [ways.sent(part) for part in prepared.first]
         with (
             tracking(track, folder.root, config["name"], config, then=watch or ignore) as told,
-            compiling_ahead(prepared.first, folder),
+            compiling_ahead(first, folder),
         ):
-            runs = make_all(chain(prepared.first, prepared.rest), folder, told)
+            runs = make_all(chain(first, map(ways.sent, prepared.rest)), folder, told)
         note_end(folder.provenance)
         _draw_labels(prepared.first[0].simulation.problem, folder)
         write_run_report(folder, figures=True)

@@ -55,8 +55,10 @@ class Layout:
             start += prod(shape)
         return slices
 
-    def unflatten(self, vector: Float[Array, " d"]) -> dict[str, Array]:
-        """Cut a flat vector into its named tensors."""
+    def unflatten(self, vector: Float[Array, " d"] | dict[str, Array]) -> dict[str, Array]:
+        """Cut a flat vector into its named tensors; a dictionary of them is returned as it is."""
+        if isinstance(vector, dict):
+            return vector
         segments = self.segments
         return {name: vector[segments[name]].reshape(shape) for name, shape in self.shapes}
 

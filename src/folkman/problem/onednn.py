@@ -39,7 +39,7 @@ from folkman.problem.sampling import Batch, Turns, draw
 if TYPE_CHECKING:
     from folkman.problem.problem import Problem
 
-__all__ = ["OneDnn"]
+__all__ = ["OneDnn", "draw_all"]
 
 CHUNK = 100
 """Samples taken through the network at once: bounds a core's activations at about 50 MB."""
@@ -67,7 +67,7 @@ class OneDnn:
         divisors = sizes  # 1 / weight of a sample
         drawn = None
         if problem.batch is not None:
-            rows, weight = _draw(problem.batch, keys, problem.count, problem.x.shape[1])
+            rows, weight = draw_all(problem.batch, keys, problem.count, problem.x.shape[1])
             drawn = _tensor(rows).long()
             sizes = np.count_nonzero(np.asarray(weight), axis=1).tolist()
             divisors = sizes
@@ -135,7 +135,7 @@ def _named(layout: Layout, flat: Tensor) -> Named:
 
 
 @partial(jax.jit, static_argnums=(0, 3))
-def _draw(batch: int, keys: Array | Turns, count: Array, most: int) -> Batch:
+def draw_all(batch: int, keys: Array | Turns, count: Array, most: int) -> Batch:
     """Return each node's mini-batch, (node, batch) each: the draws of the traced kernel.
 
     Places that are empty come last.

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
@@ -34,6 +35,7 @@ from folkman.problem.models import MODELS, Fitted, Layout, Model, check_targets
 from folkman.problem.objective import Objective, shares, uneven_emphasis
 from folkman.problem.partition import check_samples, iid
 from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
+from folkman.problem.ways import APART, FROM_PYTHON, JOINED, Way
 
 __all__ = ["Problem", "make_problem"]
 
@@ -60,7 +62,9 @@ PREPARED_SHARE = 0.25
         "emphasis",
         "local_weights",
     ],
-    meta_fields=["name", "model", "l2", "batch", "objective", "sampling", "sample", "classes"],
+    meta_fields=[
+        *("name", "model", "l2", "batch", "objective", "sampling", "sample", "classes", "way")
+    ],
 )
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -90,6 +94,7 @@ class Problem:
     # what a model of these data is built from; follows from x and y, and decides nothing itself
     sample: tuple[int, ...] = field(default=(), compare=False)  # shape of a sample, as it came
     classes: int = field(default=0, compare=False)  # 0: regression
+    way: Way | None = field(default=None, compare=False)  # None: the default of model and machine
 
     @property
     def num_nodes(self) -> int:
@@ -117,8 +122,15 @@ class Problem:
 
         On the CPU XLA runs convolutions without its threaded kernels inside loops and under vmap
         (ten and three times slower), so there a convolutional model is called node by node from
-        Python.
+        Python, unless another `way` was found to be faster.
         """
+        if self.way is not None:
+            return self.way in FROM_PYTHON
+        return self.model.convolutional and jax.default_backend() == "cpu"
+
+    @property
+    def evaluated_from_python(self) -> bool:
+        """Tell the same of `evaluate` alone: whatever its gradients do, its samples are many."""
         return self.model.convolutional and jax.default_backend() == "cpu"
 
     @property
@@ -167,7 +179,8 @@ class Problem:
         """
         nodes = (v, self.x, self.y, self.count, keys)
         if not self.called_from_python:
-            if self.model.convolutional:  # ten times slower under vmap, with a kernel a node
+            # a vmapped convolution has a kernel a node: ten times slower on a GPU
+            if self.way in APART or (self.model.convolutional and self.way is None):
                 return lax.map(lambda node: _local(self, *node), nodes)
             local = jax.vmap(partial(_local, self))
             if self.num_nodes == 1:
@@ -179,10 +192,13 @@ class Problem:
 
         if (kernel := kernel_for(self, v)) is not None:
             return kernel.gradients(v, keys)
-        rows = [
-            _local(self, *jax.tree.map(lambda part, i=i: part[i], nodes))
-            for i in range(self.num_nodes)
-        ]
+        if self.way == "whole":
+            rows = [_whole(self, v, keys, np.int32(i)) for i in range(self.num_nodes)]
+        else:
+            rows = [
+                _local(self, *jax.tree.map(lambda part, i=i: part[i], nodes))
+                for i in range(self.num_nodes)
+            ]
         losses, grads = zip(*rows, strict=True)
         return jnp.stack(losses), jnp.stack(grads)
 
@@ -215,7 +231,7 @@ class Problem:
         weight = _local_weights(self)
         if weight is None:
             return jnp.full(len(v), jnp.nan, v.dtype)
-        if self.called_from_python:
+        if self.evaluated_from_python:
             return jnp.stack([_local_hits(self, *node) for node in zip(v, weight, strict=True)])
         return _all_local_hits(self, v, weight)
 
@@ -275,6 +291,19 @@ _loss_and_grad = jax.jit(jax.value_and_grad(_weighted_loss, argnums=1), static_a
 
 
 @partial(jax.jit, static_argnums=0)
+def _loss_and_joined_grad(
+    model: Model, w: Array, x: Array, y: Array, weight: Array
+) -> tuple[Array, Array]:
+    """Return the same, by the derivatives of each tensor, joined at the end.
+
+    The derivative of a slice is padded to all of w, and there are as many as tensors.
+    """
+    tensors = model.layout.unflatten(w)
+    loss, grads = jax.value_and_grad(_weighted_loss, argnums=1)(model, tensors, x, y, weight)
+    return loss, model.layout.flatten(grads)
+
+
+@partial(jax.jit, static_argnums=0)
 def _loss_and_hits(
     model: Model, w: Array, x: Array, y: Array, weight: Array
 ) -> tuple[Array, Array]:
@@ -292,9 +321,19 @@ def _local(
     else:
         drawn, weight = draw(problem.batch, key, count, x.shape[0], w.dtype)
         x, y = (samples.at[drawn].get(mode="promise_in_bounds") for samples in (x, y))
-    loss, grad = _in_chunks(problem, partial(_loss_and_grad, problem.model, w), x, y, weight)
+    derive = _loss_and_joined_grad if problem.way in JOINED else _loss_and_grad
+    loss, grad = _in_chunks(problem, partial(derive, problem.model, w), x, y, weight)
     penalty, penalty_grad = jax.value_and_grad(_penalty, argnums=1)(problem, w)
     return loss + penalty, grad + penalty_grad
+
+
+@jax.jit
+def _whole(
+    problem: Problem, v: Array, keys: Array | Turns, node: Int[Array, ""]
+) -> tuple[Array, Array]:
+    """Return the loss and gradient of one node as one program; `v` and `keys` are of all nodes."""
+    nodes = (v, problem.x, problem.y, problem.count, keys)
+    return _local(problem, *jax.tree.map(lambda part: part[node], nodes))
 
 
 def _measure(problem: Problem, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
@@ -322,7 +361,7 @@ def _in_chunks(
     if len(x) <= most:
         return kernel(x, y, weight)
     size = -(-len(x) // -(-len(x) // most))  # even chunks
-    if problem.called_from_python:
+    if not isinstance(x, Tracer):
         parts = [kernel(*(a[i : i + size] for a in (x, y, weight))) for i in range(0, len(x), size)]
         return jax.tree.map(lambda *terms: sum(terms[1:], terms[0]), *parts)
     pad = -len(x) % size

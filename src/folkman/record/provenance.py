@@ -11,7 +11,7 @@ from pathlib import Path
 
 from folkman.record.json_file import FORMAT, Json, now, read_json, write_json
 
-__all__ = ["gathered", "note_end", "note_start", "provenance"]
+__all__ = ["gathered", "note_end", "note_start", "note_ways", "provenance"]
 
 PACKAGES = ("folkman", "jax", "jaxlib", "numpy", "optax", "pyarrow", "scipy", "torch")
 """The packages whose versions are kept."""
@@ -45,6 +45,11 @@ def note_start(
     write_json(path, facts, indent=2)
 
 
+def note_ways(path: Path, ways: Json) -> None:
+    """Add on which way gradients are taken: by the shape of the work, the way and why."""
+    write_json(path, {**(read_json(path) or {}), "ways": ways}, indent=2)
+
+
 def note_end(path: Path) -> None:
     """Add to the provenance of a folder when its runs ended."""
     write_json(path, {**(read_json(path) or {}), "finished": now()}, indent=2)
@@ -62,7 +67,7 @@ def gathered(folders: Mapping[str, Path]) -> Json:
         known = read_json(folder / "provenance.json")
         if known is None:
             continue
-        apart = ("command", "started", "finished", "networks", "resumed")
+        apart = ("command", "started", "finished", "networks", "resumed", "ways")
         facts = {name: value for name, value in known.items() if name not in apart}
         if facts not in made:
             made.append(facts)
