@@ -31,6 +31,7 @@ def place(tmp_path):
 
 def choosing(monkeypatch, way):
     """Let the machine choose a way from now on; return how often it is asked."""
+    monkeypatch.setenv(ways.SWITCH, "1")
     asked = []
 
     def choice_for(problem):
@@ -67,6 +68,25 @@ def test_a_resumed_folder_keeps_its_way_whatever_is_chosen_now(part, place, monk
 
     assert Ways(place).sent(part).simulation.problem.way == "apart"
     assert not asked
+
+
+def test_a_resumed_folder_keeps_its_way_though_nobody_asks_any_more(part, place, monkeypatch):
+    place.unlink()
+    choosing(monkeypatch, "apart")
+    Ways(place).sent(part)
+    monkeypatch.delenv(ways.SWITCH)
+
+    assert Ways(place).sent(part).simulation.problem.way == "apart"
+
+
+def test_without_being_asked_a_folder_keeps_the_default(part, place, monkeypatch):
+    place.unlink()
+    asked = choosing(monkeypatch, "apart")
+    monkeypatch.delenv(ways.SWITCH)
+
+    assert Ways(place).sent(part) is part
+    assert not asked
+    assert not place.exists()
 
 
 def test_a_folder_of_before_keeps_the_default(part, place, monkeypatch):

@@ -142,13 +142,6 @@ def test_little_work_is_neither_timed_nor_moved(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_switch_leaves_every_problem_its_default(cache, monkeypatch):
-    speed.choice_for(a_problem(), taking(together=10.0, joined=9.0, apart=4.0))
-    monkeypatch.setenv(speed.SWITCH, "0")
-
-    assert speed.choice_for(a_problem(), never).way is None
-
-
 def spoilt(known):
     """Contents that are no choice, each with a word of what is said about it."""
     return {

@@ -1,9 +1,12 @@
 """On which way the runs of a folder take their gradients: chosen once, and noted in its provenance.
 
-A folder that is resumed keeps its ways, whatever this machine would choose now: ways differ in
-rounding. Jobs of a sweep keep the default way: their store is shared between machines.
+A new folder chooses where the environment asks for it (FOLKMAN_WAYS=1); without, all its problems
+keep their default way, and so their bits on every machine. A folder that is resumed keeps its
+ways, whatever is asked for now: ways differ in rounding. Jobs of a sweep keep the default way:
+their store is shared between machines.
 """
 
+import os
 from pathlib import Path
 
 from folkman.experiment.parts import Part
@@ -13,7 +16,10 @@ from folkman.problem.ways import Way
 from folkman.record.json_file import Json, read_json
 from folkman.record.provenance import note_ways
 
-__all__ = ["Ways"]
+__all__ = ["SWITCH", "Ways"]
+
+SWITCH = "FOLKMAN_WAYS"
+"""Environment variable: 1 lets new run folders choose their ways."""
 
 
 class Ways:
@@ -23,11 +29,12 @@ class Ways:
         before = read_json(provenance)
         self._provenance = provenance
         self._known: Json = dict((before or {}).get("ways", {}))
-        self._early = before is not None and "ways" not in before  # begun before there were ways
+        asked = before is None and os.environ.get(SWITCH) == "1"
+        self._default = not asked and not self._known
 
     def sent(self, part: Part) -> Part:
         """Return a run whose problem goes the way of this folder."""
-        if self._early:
+        if self._default:
             return part
         simulation = part.simulation
         problem = on_way(simulation.problem, self._way(simulation.problem))

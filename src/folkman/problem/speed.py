@@ -67,9 +67,6 @@ ROUNDS = 7
 LIMIT_S = 4.0
 """After this time no further turn begins."""
 
-SWITCH = "FOLKMAN_WAYS"
-"""Environment variable: 0 leaves every problem its default way."""
-
 PACKAGES = ("folkman", "jax", "jaxlib", "torch")
 
 
@@ -103,8 +100,6 @@ def on_way(problem: Some, way: Way | None) -> Some:
 def choice_for(problem: Learnable, timer: Timer | None = None) -> Choice:
     """Return what is kept for a problem's work; time its ways and keep the choice if nothing is."""
     work = work_of(problem)
-    if os.environ.get(SWITCH, "1") == "0":
-        return Choice(work, None, {}, f"{SWITCH}=0 switches it off")
     ways, why = open_ways(problem)
     if len(ways) < 2:
         return Choice(work, None, {}, why or "there is one way")
@@ -251,7 +246,7 @@ def _not_kept(file: Path, why: str) -> None:
     warnings.warn(
         f"the fastest way of this work could not be kept in {file.parent} ({why}); the next run "
         "times it again, and may round otherwise; set XDG_CACHE_HOME to a folder that you may "
-        f"write to, or {SWITCH}=0",
+        "write to",
         stacklevel=3,
     )
 
