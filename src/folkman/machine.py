@@ -6,8 +6,16 @@ import ipaddress
 import os
 import re
 from pathlib import Path
+from typing import Any
 
-__all__ = ["granted_bytes", "hold_little", "is_loopback", "resident_bytes", "trim"]
+__all__ = [
+    "compiled_in_haste",
+    "granted_bytes",
+    "hold_little",
+    "is_loopback",
+    "resident_bytes",
+    "trim",
+]
 __all__ += ["usable_bytes", "usable_cores"]
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -94,6 +102,16 @@ def trim() -> None:
     """Return what is freed in glibc's heaps: compiling leaves some 20 MB behind."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def compiled_in_haste(backend: str) -> dict[str, Any]:
+    """Return compiler options for a program that runs once in a run, as `jax.jit` takes them.
+
+    On a CPU LLVM spends most of its time on unrolling the loops of random draws, which here run
+    once. Without it the draws are the same to the bit. What XLA_FLAGS say of it holds.
+    """
+    said = "xla_backend_optimization_level" in os.environ.get("XLA_FLAGS", "")
+    return {} if said or backend != "cpu" else {"xla_backend_optimization_level": 1}
 
 
 def is_loopback(host: str) -> bool:

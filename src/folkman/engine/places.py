@@ -32,6 +32,6 @@ def placed(network: Network, num_nodes: int, seed: ArrayLike) -> Network:
     return PlacedRadio.of(network, _open(network.in_space, num_nodes, seed))
 
 
-@compiled(fixed=(0, 1))
+@compiled(fixed=(0, 1), once=True)
 def _open(radio: RadioNetwork, num_nodes: int, seed: ArrayLike) -> Air:
     return radio.open_air(num_nodes, make_key(seed, Stream.DELAY))

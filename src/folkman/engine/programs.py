@@ -15,6 +15,8 @@ from typing import Generic, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from folkman.machine import compiled_in_haste
+
 __all__ = ["Programs", "compiled"]
 
 Given = ParamSpec("Given")
@@ -35,8 +37,11 @@ class Programs(Generic[Given, Result]):
         function: Callable[Given, Result],
         fixed: tuple[int, ...] = (),
         donated: int | None = None,
+        *,
+        once: bool = False,
     ) -> None:
         self._function = function
+        self._once = once
         self._fixed = fixed
         self._donated = donated
         self._kept: OrderedDict[Hashable, Callable[Given, Result]] = OrderedDict()
@@ -60,7 +65,13 @@ class Programs(Generic[Given, Result]):
 
     def _program(self) -> Callable[Given, Result]:
         """Return a program that is compiled when it is called."""
-        return jax.jit(self._copy(), static_argnums=self._fixed, donate_argnums=self._donated)
+        options = compiled_in_haste(jax.default_backend()) if self._once else {}
+        return jax.jit(
+            self._copy(),
+            static_argnums=self._fixed,
+            donate_argnums=self._donated,
+            compiler_options=options or None,
+        )
 
     def _copy(self) -> Callable[Given, Result]:
         """Return the function as one of its own: what was compiled for it goes with it."""
@@ -76,10 +87,11 @@ class Programs(Generic[Given, Result]):
 
 
 def compiled(
-    fixed: tuple[int, ...] = (), donated: int | None = None
+    fixed: tuple[int, ...] = (), donated: int | None = None, *, once: bool = False
 ) -> Callable[[Callable[Given, Result]], Programs[Given, Result]]:
     """Decorate a function: `fixed` are the places of arguments that a program is made for.
 
-    `donated` is the place of one that is written over.
+    `donated` is the place of one that is written over. A function that is called `once` in a run is
+    compiled in haste.
     """
-    return lambda function: Programs(function, fixed, donated)
+    return lambda function: Programs(function, fixed, donated, once=once)

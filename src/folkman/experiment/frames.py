@@ -5,8 +5,6 @@ is drawn again from the same key; it is kept where it explains the schedule, and
 (nodes may have walked since).
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +12,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman.engine.metrics import node_models
+from folkman.engine.programs import compiled
 from folkman.engine.simulate import Mark, Simulation
 from folkman.keys import Stream, make_key
 from folkman.radio.air import Air
@@ -171,7 +170,7 @@ def _sinr_db(
     return np.where(on_air & heard, 10 * np.log10(np.where(heard, found, 1.0)), np.nan)
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled(fixed=(0,), once=True)
 def _draw(radio: RadioNetwork, air: Air, seed: Array, slot: Array) -> Array:
     key = jax.random.fold_in(make_key(seed, Stream.DELAY), slot)
     return radio.sinr(air, jax.random.fold_in(key, int(Stream.FADING)))

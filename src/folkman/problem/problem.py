@@ -15,7 +15,7 @@ the longest node, and padding never enters a sum. How mini-batches are drawn is 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 import jax
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import pick, require
 from folkman.keys import Stream, make_key
-from folkman.machine import usable_bytes
+from folkman.machine import compiled_in_haste, usable_bytes
 from folkman.problem.data import DataSet
 from folkman.problem.learnable import Evaluation
 from folkman.problem.models import MODELS, Fitted, Layout, Model, check_targets
@@ -513,9 +513,17 @@ def _optimum(
     return _as_array(np.asarray(data.optimum), dtype)
 
 
-@partial(jax.jit, static_argnums=0)
 def _first_model(model: Model, key: Array) -> Array:
-    return model.init(key)
+    return _drawing()(model, key)
+
+
+@cache
+def _drawing() -> Callable[[Model, Array], Array]:
+    """Return the program that draws first models; which device computes is known by now."""
+    options = compiled_in_haste(jax.default_backend())
+    return jax.jit(
+        lambda model, key: model.init(key), static_argnums=0, compiler_options=options or None
+    )
 
 
 def _prepared(model: Model, x: Array) -> Array:
