@@ -10,13 +10,16 @@ from PIL import Image
 from scipy.special import stdtrit
 
 from folkman.record.run import Run
-from folkman.record.scene import Scene
+from folkman.record.scene import Scene, load_scene, save_scene
+from folkman.report import network_page
 from folkman.report.kept import keep_curves, keep_labels, labels_panel
+from folkman.report.network_page import node_rows
 from folkman.report.painting import Mark, marks, painted, standing_alone
 from folkman.report.palette import LIGHT, RAMP_LIGHT
 from folkman.report.panels import BOTTOM, LEFT, TALL, TOP, Line, panel
 from folkman.report.scene_panels import SIDE, ages_panel, map_panel, shares_panel
 from folkman.report.scene_panels import TOP as MAP_TOP
+from folkman.report.scenes import draw_shares
 from folkman.report.statistics import STUDENT_95, student
 
 
@@ -165,6 +168,7 @@ def scene(**given) -> Scene:
         "age_slots": np.stack([ages] * frames), "age_sums": np.stack([0 * ages, 10 * ages]),
         "on_air": on_air, "left_slots": np.full((frames, nodes), -1),
         "stamp": np.full((frames, nodes), -1), "share": share,
+        "air_slots": np.array([[0.0, 0.0, 0.0], [6.5, 0.0, 2.5]]),
         "sinr_db": np.where(on_air, 7.0, np.nan), "disagreement": np.ones((frames, nodes)),
         "gradients": np.ones((frames, nodes), int), "samples": np.ones(nodes, int),
         "interferers_m": np.array([[-110.0, 110.0], [400.0, 0.0]], np.float32),
@@ -234,21 +238,47 @@ def test_a_table_of_ages_has_each_pair_in_its_cell():
     assert ">12</text>" in drawn
 
 
-def test_shares_are_stacked_and_hold_until_the_next_frame():
+def test_shares_are_stacked_at_their_moments_and_name_who_was_seen():
     drawn = shares_panel(scene(), "about")
 
-    areas = [
-        np.array([[float(v) for v in pair.split(",")] for pair in each["points"].split()])
-        for each in attributes(drawn, "polygon", "share")
+    bars = [
+        [[float(v) for v in re.findall(r"[\d.]+", bar)] for bar in each["d"].split("z")[:-1]]
+        for each in attributes(drawn, "path", "share")
     ]
-    assert len(areas) == 3
-    unit = (210 - 10) / 1.02
-    first, last = areas[0], areas[2]
-    assert 210 - first[0, 1] == pytest.approx(0.25 * unit, abs=0.06)
-    assert first[0, 1] == first[1, 1]  # until the second frame
-    assert 210 - first[2, 1] == pytest.approx(0.75 * unit, abs=0.06)
-    assert 210 - last[0, 1] == pytest.approx(0.75 * unit, abs=0.06)  # 0.25 + 0.5
-    assert first[0, 0] == LEFT
+    assert [len(each) for each in bars] == [2, 2]  # two frames; node 1 never sent
+    unit, slot = (210 - 10) / 1.02, (324 - LEFT) / 10
+    (first, second), (above, _) = bars
+    assert first == pytest.approx([LEFT - slot / 2, 210, 210 - 0.25 * unit, slot, 210], abs=0.06)
+    assert second[0] == pytest.approx(324 - slot / 2, abs=0.06)  # a slot wide, of ten between them
+    assert above[1:3] == pytest.approx([210 - 0.25 * unit, 210 - 0.75 * unit], abs=0.06)
+    assert [text in drawn for text in ("node 0", "node 1", "node 2", "others")] == [
+        True, False, True, False]  # fmt: skip
+    figure = draw_shares(scene()).axes[0]
+    widths = {round(bar.get_width(), 9) for each in figure.containers for bar in each}
+    assert widths == {1.0}
+    assert [each.get_text() for each in figure.get_legend().get_texts()] == ["node 2", "node 0"]
+
+
+def test_time_on_the_air_is_that_of_all_slots_and_snapshots_say_that_they_are_some(tmp_path):
+    """Node 2 of ten slots' 2.5 on the air is in no frame: it is not said to have sent nothing."""
+    share = np.array([[0.0, 0.0, 0.0], [0.75, 0.0, 0.0]], np.float32)
+    kept = scene(share=share)
+
+    headings, rows = node_rows(kept)
+
+    told = {row[0]: dict(zip(headings, row, strict=True)) for row in rows}
+    assert [told[node]["time on the air"] for node in "012"] == ["65 %", "0 %", "25 %"]
+    assert told["2"]["seen on the air"] == "in 0 of 2 snapshots"
+    assert [told[n]["bandwidth when seen"] for n in "02"] == ["75 %", "-"]
+    assert "node 0 was on the air longest, 65% of the time; the times of all nodes add up to 90%" \
+        in network_page._shares({"a": kept})[0]  # fmt: skip
+    save_scene(kept, tmp_path / "new.npz")
+    assert load_scene(tmp_path / "new.npz").airtimes.tolist() == [0.65, 0.0, 0.25]
+    before = {n: np.asarray(v) for n, v in kept._asdict().items() if n != "air_slots"}
+    np.savez(tmp_path / "old.npz", **before)
+    old = load_scene(tmp_path / "old.npz")
+    assert "time on the air" not in node_rows(old)[0]
+    assert "Node 0 was seen most often, in 1 of 2 snapshots" in network_page._shares({"a": old})[0]
 
 
 def test_the_quantiles_that_are_kept_are_those_of_student():

@@ -161,17 +161,6 @@ def test_the_oldest_and_the_farthest_are_those_of_the_mean_over_seeds():
     assert "largest for b: 60." in text
 
 
-def test_rounding_leaves_no_share_below_nothing(monkeypatch):
-    monkeypatch.setattr(network_page, "shares_panel", lambda *_: "")
-    monkeypatch.setattr(network_page.html, "panel_block", lambda *parts: parts[-1])
-    share = np.array([[0.75, 0.25 + 1e-7]])
-    scene: Any = SimpleNamespace(share=share, size=2, server=False, bandwidth_hz=1e7)
-
-    (caption,) = network_page._shares({"a": scene})
-
-    assert caption.endswith("75% in the mean; 0% was free.")
-
-
 def test_the_cells_shown_are_those_of_the_first_and_of_the_best_on_the_air():
     """Of paper's rule, FedAvg, fresh air and free links a reader wants the first and the third."""
 

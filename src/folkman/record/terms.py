@@ -41,6 +41,7 @@ TERMS: dict[str, str] = {
     "SINR": "Signal power over interference and noise at the receiver, in decibels.",
     "cell": "An area with nodes that share one band of radio frequencies.",
     "share": "The part of the band that a sender has.",
+    "snapshot": "A recorded moment of the network. What was sent between two of them is in none.",
     "threshold": "The SINR below which the paper's rule does not use a link.",
     "index": "The number by which the next message is chosen: gain in age by time on the air.",
     "sum": "A message that holds the weighted sum of all copies of its sender.",
@@ -111,8 +112,9 @@ TERM_OF: dict[str, str] = (
         "disagreement": "disagreement",
         "seed": "seed",
         "slots": "slot",
-        "bandwidth": "share",
         "share": "share",
+        "seen on the air": "snapshot",
+        "bandwidth when seen": "share",
         "p": "p",
     }
 )
