@@ -144,9 +144,11 @@ def _longest_on_air(scene: Scene) -> str:
     airtimes, seen = scene.airtimes[:people], scene.seen[:people]
     if np.isfinite(airtimes).all():
         most = int(airtimes.argmax())
+        total = float(airtimes.sum())
+        in_all = f"; all nodes together {total:.0%}" if total < 1.005 else ""  # else side by side
         return (
-            f"Over all slots node {most} was on the air longest, {airtimes[most]:.0%} of the time; "
-            f"the times of all nodes add up to {airtimes.sum():.0%}."
+            f"Over all slots node {most} was on the air longest, {airtimes[most]:.0%} of the time"
+            f"{in_all}."
         )
     most = int(seen.argmax())
     return f"Node {most} was seen most often, in {seen[most]} of {len(scene.slot)} snapshots."

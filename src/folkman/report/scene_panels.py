@@ -239,8 +239,7 @@ def shares_panel(scene: Scene, description: str) -> str:
     parts, bottom = [], np.zeros(len(scene.slot))
     for index, (name, colour, own) in enumerate(columns):
         top = bottom + own
-        bars = _bars(across.place(time_s), wide, up.place(bottom), up.place(top))
-        parts.append(f'<path class="share" fill="{colour}" d="{bars}"/>')
+        parts += _bars(across.place(time_s), wide, up.place(bottom), up.place(top), colour)
         at = 20 + 17 * (len(columns) - 1 - index)
         parts.append(
             f'<rect x="{right + 10}" y="{at - 9}" width="10" height="10" fill="{colour}"/>'
@@ -256,10 +255,13 @@ def shares_panel(scene: Scene, description: str) -> str:
     return _drawn(250, parts, description)
 
 
-def _bars(xs: np.ndarray, wide: float, bottom: np.ndarray, top: np.ndarray) -> str:
+def _bars(
+    xs: np.ndarray, wide: float, bottom: np.ndarray, top: np.ndarray, colour: str
+) -> list[str]:
     """Return bars around these places, without those that have no height."""
-    return "".join(
-        f"M{x - wide / 2:.1f} {low:.1f}V{high:.1f}h{wide:.1f}V{low:.1f}z"
+    return [
+        f'<rect class="share" fill="{colour}" x="{x - wide / 2:.1f}" y="{high:.1f}" '
+        f'width="{wide:.1f}" height="{low - high:.1f}"/>'
         for x, low, high in zip(xs, bottom, top, strict=True)
         if high != low
-    )
+    ]
