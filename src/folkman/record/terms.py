@@ -48,7 +48,8 @@ TERMS: dict[str, str] = {
     "stamp": "The slot in which parameters were formed.",
     "free links": (
         "A network whose messages take no time: a reference for the others, and not ranked. It is "
-        "no bound: a method that bears longer steps can end below it."
+        "no bound: a method that bears longer steps can end below it. Algorithm 1 with full "
+        "gradients is there descent on all data, whoever holds which, as a node weighs its share."
     ),
     "epoch": "The paper's schedule: all send at once, and all have received when it ends.",
     "station": "The access point in the middle of a cell.",
