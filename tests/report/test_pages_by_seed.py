@@ -188,3 +188,12 @@ def test_the_bold_row_is_best_over_the_seeds_that_all_have():
     assert bold is not None
     assert ">a<" in bold.group()
     assert "Each row is over its own seeds (a: 4, b: 3)" in table
+
+
+def test_no_row_is_bold_where_another_is_not_told_apart_from_the_lowest():
+    ends = {"a": (0.1, 0.3, 0.2), "b": (0.2, 0.2, 0.3), "c": (0.9, 0.8, 0.9)}
+    runs = [run(name, s, [9.0, v]) for name, own in ends.items() for s, v in enumerate(own)]
+
+    assert 'class="best"' not in results_table(runs, "algorithm")
+    sure = results_table([each for each in runs if each.label != "b"], "algorithm")
+    assert ">a<" in sure.split('class="best"')[1].split("</tr>")[0]
