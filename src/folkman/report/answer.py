@@ -63,7 +63,7 @@ class Costs(NamedTuple):
     axis: str
     paid: Sequence[Cost]
     apart: Sequence[Cost] = ()  # by methods on another network
-    set_by: str = ""  # whose run ends highest, and so sets the target
+    set_by: str = ""  # whose run reaches no lower loss than the target
 
     @property
     def sure(self) -> bool:
