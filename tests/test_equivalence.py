@@ -181,8 +181,10 @@ def test_a_step_of_zero_changes_nothing(digits, network, algorithm):
     np.testing.assert_array_equal(run.nodes, np.tile(digits.initial, (5, 1)))
 
 
+@pytest.mark.parametrize("method", [fedavg, async_sharing])
 @pytest.mark.parametrize("nodes", [1, 2, 7])
-def test_fedavg_with_one_local_step_is_descent_on_the_union_for_unequal_shares(quadratics, nodes):
+def test_without_delay_a_step_is_descent_on_the_union_for_unequal_shares(quadratics, nodes, method):
+    """Whoever holds which samples: it is why free links end alike for every partition."""
     samples = quadratic(nodes=nodes, samples_per_node=4, noise=1.0)
     sizes = np.arange(1, nodes + 1)  # node i keeps i + 1 samples of its own
     assert samples.group is not None
@@ -197,7 +199,7 @@ def test_fedavg_with_one_local_step_is_descent_on_the_union_for_unequal_shares(q
         y=samples.y_train[kept].astype(float),
     )
 
-    run = simulate(problem, ideal(), fedavg(STEP), slots=STEPS)
+    run = simulate(problem, ideal(), method(STEP), slots=STEPS)
 
     close(run.model, plain.descend(pooled, np.zeros(problem.dim), STEP, STEPS)[-1])
 

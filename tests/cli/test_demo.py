@@ -44,6 +44,8 @@ def test_steps_that_were_tuned_elsewhere_are_told_before_the_run(tmp_path):
         done = folkman("run", "mine.toml", *fast, "--out", "r")
 
     warned = [line for line in done.stderr.splitlines() if line.startswith("warning")]
+    rules, *warned = warned
+    assert "schedule 'threshold': Paper's rule; schedule 'index': FedAvg, Fresh air" in rules
     assert len(warned) == 1, warned
     assert all(label in warned[0] for label in (PAPER, FEDAVG, FRESH, FREE))
     assert "folkman tune mine.toml" in warned[0]

@@ -217,3 +217,14 @@ def test_every_transfer_of_a_slot_is_counted(bowls):
     assert run.last("bits_unicast") == run.last("bits") * (NODES - 1)
     fewer = simulate(bowls, shared(0.5), async_sharing(0.01), slots=11)
     assert fewer.last("bits") == 11 * 2 * one
+
+
+def test_time_on_the_air_is_that_of_all_slots_however_a_run_is_recorded(bowls):
+    """Four nodes send a quarter of every slot each, but for the first, in which they compute."""
+    simulation = Simulation(bowls, shared(0.25), async_sharing(0.01), recording=Recording(every=10))
+
+    scene = scene_at_end(simulation, 40)
+
+    np.testing.assert_allclose(scene.airtimes, 39 / 40 / NODES)
+    untold = Simulation(bowls, snapshot(3), async_sharing(0.01), recording=Recording(every=10))
+    assert np.isnan(scene_at_end(untold, 10).airtimes).all()

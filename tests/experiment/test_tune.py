@@ -31,6 +31,7 @@ from folkman.record.tuned import (
     TUNED,
     UNTUNED,
     Side,
+    searched,
     sides_of,
     standings,
     told,
@@ -275,6 +276,22 @@ def test_a_line_says_how_the_sides_stand():
     assert "tuned: a; not tuned: b; tuned on another setting: c" in mixed
 
 
+def test_the_line_names_the_options_that_were_tuned_and_no_others():
+    """A search over steps says nothing of a threshold that was chosen for another setting."""
+    names = {"a": ["step"], "b": ["step", "local_steps"]}
+    tables = [{"label": name, "threshold_db": -5.0, **dict.fromkeys(own, 1)}
+              for name, own in names.items()]  # fmt: skip
+    found = {name: {"options": dict.fromkeys(own, 1)} for name, own in names.items()}
+    config = {"algorithm": tables, "tuned": {"algorithm": found}}
+
+    assert searched(sides_of(config)) == "step (b: local_steps, too)"
+    assert searched(sides_of(config | {"algorithm": tables[1:]})) == "step and local_steps"
+    assert searched(sides_of({"algorithm": tables})) == ""
+    line = told({"a": TUNED, "b": TUNED}, options="step and local_steps")
+    assert line.startswith("every side is tuned for this setting in step and local_steps, by one")
+    assert line.endswith("other options are as the file has them")
+
+
 def test_run_report_and_compare_say_whether_the_sides_are_tuned(tuned, tmp_path):
     with undrawn():
         ran = folkman("run", tuned.file, "--out", "good", "--json", cwd=tmp_path)
@@ -282,7 +299,7 @@ def test_run_report_and_compare_say_whether_the_sides_are_tuned(tuned, tmp_path)
         other = folkman("run", tuned.file, *slots, "--out", "bad", cwd=tmp_path)
 
     assert ran.returncode == other.returncode == 0, ran.stderr + other.stderr
-    assert "every side is tuned for this setting" in ran.stderr
+    assert "every side is tuned for this setting in step" in ran.stderr
     answer = json.loads(ran.stdout.splitlines()[-1])
     assert answer["tuned"] == {"Algorithm 1": TUNED, "FedAvg": TUNED}
     summary = json.loads((tmp_path / "good" / "summary.json").read_text())
@@ -301,7 +318,7 @@ def test_run_report_and_compare_say_whether_the_sides_are_tuned(tuned, tmp_path)
         "Algorithm 1 (bad)": ELSEWHERE,
         "FedAvg (bad)": ELSEWHERE,
     }
-    assert "every side is tuned" in folkman("compare", "good", cwd=tmp_path).stdout
+    assert "this setting in step" in folkman("compare", "good", cwd=tmp_path).stdout
     latex = folkman("compare", "bad", "--format", "latex", cwd=tmp_path).stdout
     notes = [line for line in latex.splitlines() if line.startswith("% ")]
     assert any("tuned on another setting" in line for line in notes)

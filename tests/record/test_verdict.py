@@ -192,6 +192,10 @@ def test_a_loss_that_fell_and_rose_again_is_told_with_what_to_try():
 
     assert "had been 0.5 and ended at 2" in swing(rows(3.0, 0.5, 2.0))
     assert "smaller step" in swing(rows(3.0, 0.5, 2.0))
+    swinging = [3.0] + [0.5, 0.1] * 6
+    assert "still rose from 0.1 to 0.5 in its last third" in swing(rows(*swinging))
+    assert not swing(rows(*(1000 * 0.5**n for n in range(13))))  # it falls, however fast
+    assert not swing(rows(*swinging[:7], *[0.1] * 8))  # it has settled
     assert not swing(rows(3.0, 0.5, 0.9))  # within a factor of two
     assert not swing(rows(3.0, 0.0, 0.0009))  # noise about zero
     assert not swing(rows(1.0, 0.5, 2.0))  # it rose above its start: the verdict tells

@@ -15,9 +15,9 @@ from folkman.record.terms import TERMS
 from folkman.record.tuned import sides_of
 from folkman.record.verdict import remarks, swings
 from folkman.report.answer import answer, costs_to, quantity
-from folkman.report.networks import bounds, network_names
+from folkman.report.networks import bounds, network_names, unlike_rules
 from folkman.report.panels import Line, Scale, panel, spread_out, ticks
-from folkman.report.run_page import headline, results_table
+from folkman.report.run_page import costs_table, headline, results_table
 
 
 def run(label, seed, losses, *, accuracies=None, bits=100.0, verdict="finished", reason=""):
@@ -192,7 +192,8 @@ def test_the_winner_is_that_of_the_seeds_that_methods_share():
 
     said = answer(runs, {})
 
-    assert said[0].startswith("b has the lowest training loss: 0.275 ± ")
+    assert said[0].startswith("Tied in training loss: b 0.275 ± ")
+    assert "; a 0.7" in said[0]
     assert "no clear lead: a cannot be told from b (95 % interval -0.13 to 0.98, 4" in said[1]
     assert said[2] == "With too few seeds, and so not ranked: c (one seed)."
     assert not any("With one seed" in line for line in said)
@@ -373,3 +374,37 @@ def test_a_reference_is_neither_bold_nor_in_a_box():
     assert "On the air" in best
     assert "to training loss" not in headline([*free, *air], networks)
     assert "to training loss" in headline([*free, *air], {})
+
+
+def test_costs_are_told_to_the_end_of_the_worst_and_to_that_of_the_second_best():
+    """Who ends at 0.1 says nothing by what it paid to reach 0.9, where the worst one stops."""
+    losses = {"quick": [2.0, 0.9, 0.2], "far": [2.0, 1.0, 0.1], "worst": [2.0, 1.5, 0.8]}
+    runs = [run(n, s, [v + s / 100 for v in own]) for n, own in losses.items() for s in range(3)]
+
+    table = costs_table(runs, {})
+
+    first, second = table.split("<h3>Cost of the same result</h3>")[1].split("</table>")[:2]
+    assert "To training loss 0.82, the lowest that every run reaches." in first
+    assert "worst sets it" in first
+    assert (
+        "To training loss 0.22, the lowest that far and quick both reach. quick sets it" in second
+    )
+    assert "<td>worst</td>" in first
+    assert "<td>worst</td>" not in second
+    two = costs_table([each for each in runs if each.label != "worst"], {})
+    assert two.count("To training loss") == 1
+
+
+def test_sides_that_share_the_band_by_different_rules_are_named_before_the_run():
+    def side(label, **network):
+        return {"label": label, "network": {"name": "radio", **network}}
+
+    def told(*tables):
+        return unlike_rules(sides_of({"algorithm": [*tables], "network": {"name": "radio"}}))
+
+    index, rule = side("fresh", schedule="index"), side("rule", schedule="threshold")
+    line = told(index, rule, {"label": "plain"})
+
+    assert "schedule 'index': fresh; schedule 'threshold': rule, plain" in line
+    assert told(index, index) == told(rule, {"label": "plain"}) == ""
+    assert told(index, {"label": "free", "network": {"name": "ideal"}}) == ""

@@ -1,6 +1,8 @@
 """Figures that are drawn without matplotlib: marks at their places, in the colours of the page."""
 
+import json
 import re
+from importlib import resources
 from xml.etree.ElementTree import Element
 from xml.etree.ElementTree import fromstring as parse
 
@@ -9,14 +11,19 @@ import pytest
 from PIL import Image
 from scipy.special import stdtrit
 
-from folkman.record.run import Run
-from folkman.record.scene import Scene
+from folkman.record.run import AXES, Run
+from folkman.record.scene import Scene, load_scene, save_scene
+from folkman.report import network_page
+from folkman.report.curves_page import curve_block
+from folkman.report.figures import STYLES, draw_curves
 from folkman.report.kept import keep_curves, keep_labels, labels_panel
+from folkman.report.network_page import node_rows
 from folkman.report.painting import Mark, marks, painted, standing_alone
 from folkman.report.palette import LIGHT, RAMP_LIGHT
-from folkman.report.panels import BOTTOM, LEFT, TALL, TOP, Line, panel
+from folkman.report.panels import BOTTOM, DASHES, LEFT, TALL, TOP, Line, panel
 from folkman.report.scene_panels import SIDE, ages_panel, map_panel, shares_panel
 from folkman.report.scene_panels import TOP as MAP_TOP
+from folkman.report.scenes import draw_shares
 from folkman.report.statistics import STUDENT_95, student
 
 
@@ -165,6 +172,7 @@ def scene(**given) -> Scene:
         "age_slots": np.stack([ages] * frames), "age_sums": np.stack([0 * ages, 10 * ages]),
         "on_air": on_air, "left_slots": np.full((frames, nodes), -1),
         "stamp": np.full((frames, nodes), -1), "share": share,
+        "air_slots": np.array([[0.0, 0.0, 0.0], [6.5, 0.0, 2.5]]),
         "sinr_db": np.where(on_air, 7.0, np.nan), "disagreement": np.ones((frames, nodes)),
         "gradients": np.ones((frames, nodes), int), "samples": np.ones(nodes, int),
         "interferers_m": np.array([[-110.0, 110.0], [400.0, 0.0]], np.float32),
@@ -234,21 +242,56 @@ def test_a_table_of_ages_has_each_pair_in_its_cell():
     assert ">12</text>" in drawn
 
 
-def test_shares_are_stacked_and_hold_until_the_next_frame():
+def test_shares_are_stacked_at_their_moments_and_name_who_was_seen():
     drawn = shares_panel(scene(), "about")
 
-    areas = [
-        np.array([[float(v) for v in pair.split(",")] for pair in each["points"].split()])
-        for each in attributes(drawn, "polygon", "share")
-    ]
-    assert len(areas) == 3
-    unit = (210 - 10) / 1.02
-    first, last = areas[0], areas[2]
-    assert 210 - first[0, 1] == pytest.approx(0.25 * unit, abs=0.06)
-    assert first[0, 1] == first[1, 1]  # until the second frame
-    assert 210 - first[2, 1] == pytest.approx(0.75 * unit, abs=0.06)
-    assert 210 - last[0, 1] == pytest.approx(0.75 * unit, abs=0.06)  # 0.25 + 0.5
-    assert first[0, 0] == LEFT
+    bars = {fill: [m.places for m in of(drawn, "area", fill=fill) if m.places[0][0] < 324]
+            for fill in ("var(--c0)", "var(--c1)")}  # fmt: skip
+    assert [len(each) for each in bars.values()] == [2, 2]  # two frames; node 1 never sent
+    unit, slot = (210 - 10) / 1.02, (324 - LEFT) / 10
+    (first, second), (above, _) = bars.values()
+    assert first[0] == pytest.approx((LEFT - slot / 2, 210 - 0.25 * unit), abs=0.06)
+    assert first[2] == pytest.approx((LEFT + slot / 2, 210), abs=0.12)
+    assert second[0][0] == pytest.approx(324 - slot / 2, abs=0.06)  # a slot wide, of ten
+    assert [above[0][1], above[2][1]] == pytest.approx(
+        [210 - 0.75 * unit, 210 - 0.25 * unit], abs=0.12
+    )
+    assert [text in drawn for text in ("node 0", "node 1", "node 2", "others")] == [
+        True, False, True, False]  # fmt: skip
+    figure = draw_shares(scene()).axes[0]
+    widths = {round(bar.get_width(), 9) for each in figure.containers for bar in each}
+    assert widths == {1.0}
+    legend = figure.get_legend()
+    assert legend is not None
+    assert [each.get_text() for each in legend.get_texts()] == ["node 2", "node 0"]
+
+
+def reloaded(path) -> Scene:
+    found = load_scene(path)
+    assert found is not None
+    return found
+
+
+def test_time_on_the_air_is_that_of_all_slots_and_snapshots_say_that_they_are_some(tmp_path):
+    """Node 2 of ten slots' 2.5 on the air is in no frame: it is not said to have sent nothing."""
+    share = np.array([[0.0, 0.0, 0.0], [0.75, 0.0, 0.0]], np.float32)
+    kept = scene(share=share)
+
+    headings, rows = node_rows(kept)
+
+    told = {row[0]: dict(zip(headings, row, strict=True)) for row in rows}
+    assert [told[node]["time on the air"] for node in "012"] == ["65 %", "0 %", "25 %"]
+    assert told["2"]["seen on the air"] == "in 0 of 2 snapshots"
+    assert [told[n]["bandwidth when seen"] for n in "02"] == ["75 %", "-"]
+    assert "node 0 was on the air longest, 65% of the time; all nodes together 90%." \
+        in network_page._shares({"a": kept})[0]  # fmt: skip
+    save_scene(kept, tmp_path / "new.npz")
+    assert reloaded(tmp_path / "new.npz").airtimes.tolist() == [0.65, 0.0, 0.25]
+    before = {n: np.asarray(v) for n, v in kept._asdict().items() if n != "air_slots"}
+    np.savez(tmp_path / "old.npz", allow_pickle=False, **before)
+    old = reloaded(tmp_path / "old.npz")
+    assert "time on the air" not in node_rows(old)[0]
+    assert "Node 0 was seen most often, in 1 of 2 snapshots" in network_page._shares({"a": old})[0]
 
 
 def test_the_quantiles_that_are_kept_are_those_of_student():
@@ -257,3 +300,42 @@ def test_the_quantiles_that_are_kept_are_those_of_student():
     assert [float(each) for each in expected] == list(STUDENT_95)
     assert student(1000) == pytest.approx(1.9623390808264078, rel=1e-12)
     assert student(4, 0.9) == pytest.approx(2.13184678632665, rel=1e-12)
+
+
+def test_a_curve_has_the_same_dashes_in_every_kind_of_figure():
+    """Matplotlib's name of a style, the dashes of a report, and those of the live page."""
+    shapes = {"-": 0, "--": 2, "-.": 4, ":": 2}
+    told = [each.split() for each in DASHES[:4]]
+    assert [len(each) for each in told] == [shapes[str(style)] for style in STYLES[:4]]
+    dot = [float(min(each, key=float)) < 2.5 for each in told[1:]]
+    assert dot == [False, True, True]  # the second has none
+    page = resources.files("folkman.dash").joinpath("static/colours.js").read_text()
+    found = re.search(r"const DASHES = (\[.*\]);", page)
+    assert found is not None
+    assert [len(each) for each in json.loads(found[1])][:4] == [0, 2, 4, 2]
+
+
+def spending(label, each):
+    """Return a run of five rows that spends so many bits in each slot."""
+    none = dict.fromkeys(AXES, 0.0)
+    rows = [
+        none | {"bits": each * k, "seconds": 1.0 * k, "train_loss": 1 - k / 9} for k in range(5)
+    ]
+    return Run("x", label, 0, rows)
+
+
+@pytest.mark.parametrize(("least", "log"), [(9.0, True), (11.0, False)])
+def test_an_axis_of_bits_on_which_a_curve_is_squeezed_is_logarithmic(least, log):
+    both = [spending("much", 100.0), spending("little", least)]
+
+    drawn = curve_block("x", both, "bits", "train_loss", "about")
+    axes = draw_curves(both, "bits").axes[0]
+
+    little = next(m for m in of(drawn[drawn.index("<svg"):drawn.index("</svg>") + 6], "line")
+                  if m.look["stroke"] == LIGHT[1] and len(m.places) > 3)  # fmt: skip
+    width = max(x for x, _ in little.places) - LEFT
+    assert (width > 60) == log
+    assert len(little.places) == (4 if log else 5)  # nothing was spent at the start
+    assert axes.get_xscale() == ("log" if log else "linear")
+    assert axes.get_xlim()[0] > 0 or not log
+    assert draw_curves(both, "seconds").axes[0].get_xscale() == "linear"

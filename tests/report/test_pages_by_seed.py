@@ -161,17 +161,6 @@ def test_the_oldest_and_the_farthest_are_those_of_the_mean_over_seeds():
     assert "largest for b: 60." in text
 
 
-def test_rounding_leaves_no_share_below_nothing(monkeypatch):
-    monkeypatch.setattr(network_page, "shares_panel", lambda *_: "")
-    monkeypatch.setattr(network_page.html, "panel_block", lambda *parts: parts[-1])
-    share = np.array([[0.75, 0.25 + 1e-7]])
-    scene: Any = SimpleNamespace(share=share, size=2, server=False, bandwidth_hz=1e7)
-
-    (caption,) = network_page._shares({"a": scene})
-
-    assert caption.endswith("75% in the mean; 0% was free.")
-
-
 def test_the_cells_shown_are_those_of_the_first_and_of_the_best_on_the_air():
     """Of paper's rule, FedAvg, fresh air and free links a reader wants the first and the third."""
 
@@ -199,3 +188,12 @@ def test_the_bold_row_is_best_over_the_seeds_that_all_have():
     assert bold is not None
     assert ">a<" in bold.group()
     assert "Each row is over its own seeds (a: 4, b: 3)" in table
+
+
+def test_no_row_is_bold_where_another_is_not_told_apart_from_the_lowest():
+    ends = {"a": (0.1, 0.3, 0.2), "b": (0.2, 0.2, 0.3), "c": (0.9, 0.8, 0.9)}
+    runs = [run(name, s, [9.0, v]) for name, own in ends.items() for s, v in enumerate(own)]
+
+    assert 'class="best"' not in results_table(runs, "algorithm")
+    sure = results_table([each for each in runs if each.label != "b"], "algorithm")
+    assert ">a<" in sure.split('class="best"')[1].split("</tr>")[0]

@@ -39,7 +39,7 @@ def run(
         from folkman.record.run import DIVERGED
 
         prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track or ())
-        for warning in [*_foreign(prepared, config), *prepared.warnings]:
+        for warning in [*_unfair(prepared, config), *prepared.warnings]:
             common.say(f"warning: {warning}")
         results = carried_out(prepared, track or [])
         print_results(results, prepared, quiet=as_json)
@@ -54,15 +54,20 @@ def run(
         sys.exit(common.DIVERGED)
 
 
-def _foreign(prepared: "PreparedRun", config: Path | None) -> list[str]:
-    """Return a line on steps that were tuned for another setting, before anybody waits for them."""
+def _unfair(prepared: "PreparedRun", config: Path | None) -> list[str]:
+    """Return what sets the sides apart beside their methods, before anybody waits for them.
+
+    Sides share the band by different rules, or their steps were tuned for another setting.
+    """
     from folkman.record.tuned import ELSEWHERE, sides_of, standings, told, tune_command
+    from folkman.report.networks import unlike_rules
 
     sides = sides_of(prepared.folder.read_config())
-    states = standings(sides)
-    if ELSEWHERE not in states.values():
-        return []
-    return [told(states, tune_command(sides, str(config or prepared.folder.config)))]
+    states, rules = standings(sides), unlike_rules(sides)
+    lines = [rules] if rules else []
+    if ELSEWHERE in states.values():
+        lines += [told(states, tune_command(sides, str(config or prepared.folder.config)))]
+    return lines
 
 
 def carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
@@ -126,7 +131,7 @@ class Pace:
 def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
     """Print the table, what its columns mean, what went wrong, and where things are."""
     from folkman.experiment.run import network_lines
-    from folkman.record.tuned import sides_of, standings, told, tune_command
+    from folkman.record.tuned import searched, sides_of, standings, told, tune_command
     from folkman.record.verdict import complaints, remarks
     from folkman.report.screen import air_line, explained, result_lines
 
@@ -136,7 +141,7 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     lines = [f"{title}, objective {prepared.config['objective']}", ""]
     lines += [*result_lines(results, width), "", *explained(results, width), ""]
     sides = sides_of(folder.read_config())
-    note = told(standings(sides), tune_command(sides, str(folder.config)))
+    note = told(standings(sides), tune_command(sides, str(folder.config)), searched(sides))
     more = [*network_lines(prepared.first), *air_line(results), ""]
     more += complaints(results) + remarks(results)
     for line in [*more, *([note] if note else [])]:

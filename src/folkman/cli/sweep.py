@@ -286,7 +286,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
     """
     from folkman.files import write_whole
     from folkman.record.table import arms_of, objectives_of, sides_of_arms, unfinished
-    from folkman.record.tuned import shared_setting, standings
+    from folkman.record.tuned import searched, shared_setting, standings
     from folkman.report.chosen import metric_of
     from folkman.report.comparison import compare_arms, complaints
     from folkman.report.networks import bounds, network_names
@@ -301,7 +301,9 @@ def compare(  # noqa: PLR0913, PLR0917 - the options, one by one
     goals = [metric_of(each) for each in metric or GOALS]
     free = bounds(network_names(sides))
     found = compare_arms(arms, goals, against, point, free)
-    found = found._replace(tuned=standings(sides), objectives=objectives_of(folders))
+    found = found._replace(
+        tuned=standings(sides), searched=searched(sides), objectives=objectives_of(folders)
+    )
     found = found._replace(setting=shared_setting(sides))
     place = stream(quiet=as_json)
     width = common.columns(quiet=as_json) if out is None and place.isatty() else None

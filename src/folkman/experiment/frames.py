@@ -63,6 +63,7 @@ def frame_of(simulation: Simulation, mark: Mark) -> Scene:
         on_air=on_air[:pairs, :pairs],
         left_slots=left,
         stamp=view.stamps,
+        air_slots=np.append(_air_slots(simulation, mark), [np.nan] * servers),
         share=share,
         sinr_db=sinr_db[:pairs, :pairs].astype(np.float32),
         disagreement=np.append(apart, [0.0] * servers).astype(np.float32),
@@ -81,6 +82,17 @@ def _age_sums(simulation: Simulation, mark: Mark) -> NDArray[np.int64]:
     """Return the ages summed over all slots; nothing if an earlier version began the run."""
     sums = mark.totals.held_ages
     return simulation.medium.paired(sums) if sums.size else np.zeros((0, 0), np.int64)
+
+
+def _air_slots(simulation: Simulation, mark: Mark) -> NDArray[np.float64]:
+    """Return how long each node sent over all slots, (node,).
+
+    NaN if the network does not tell, or an earlier version began the run.
+    """
+    transmit = mark.totals.on_air.transmit
+    if not simulation.network.times_air or not transmit:
+        return np.full(simulation.problem.num_nodes, np.nan)
+    return np.array(transmit)
 
 
 def _below(state: NetworkState) -> NetworkState:

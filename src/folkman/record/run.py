@@ -27,6 +27,8 @@ __all__ += ["jsonable", "known", "read_table", "rows_of", "runs_of", "slug"]
 WAITING = "waiting"
 """The status of a run, a job or a sweep that has not begun."""
 RUNNING = "running"
+SPENT = ("bits", "energy_j")
+"""The axes of what methods spend: one may spend a hundred times what another does."""
 STOPPED = "stopped"
 """It was interrupted, or its process is gone; it can go on."""
 FINISHED = "finished"

@@ -40,6 +40,8 @@ class Scene(NamedTuple):
     on_air: NDArray[np.bool_]  # (frame, rx, tx) a broadcast of tx is on its way to rx
     left_slots: NDArray[np.int32]  # (frame, tx) until it has arrived; -1: unknown
     stamp: NDArray[np.int32]  # (frame, tx) the slot before which it was formed; -1: unknown
+    # (frame, tx) slots on the air, added up over all slots before the frame's; NaN: not known
+    air_slots: NDArray[np.float64]
     share: NDArray[np.float32]  # (frame, tx) of the bandwidth
     sinr_db: NDArray[np.float32]  # (frame, rx, tx) of what is on the air
     disagreement: NDArray[np.float32]  # (frame, node) ||v_i - w||
@@ -80,6 +82,20 @@ class Scene(NamedTuple):
             means = self.age_slots.mean(axis=0)
         return np.where(held, means, np.nan)
 
+    @property
+    def airtimes(self) -> NDArray[np.float64]:
+        """Return the share of all slots that each sender was on the air, (tx,); NaN: not known.
+
+        A frame is an instant: what was sent between two frames is in none of them.
+        """
+        return self.air_slots[-1] / max(int(self.slot[-1]), 1)
+
+    @property
+    def seen(self) -> NDArray[np.int64]:
+        """Return in how many frames each sender was seen on the air, (tx,)."""
+        sending = np.where(self.left_slots >= 0, self.left_slots, np.nan_to_num(self.share)) > 0
+        return sending.sum(axis=0)
+
     def name(self, index: int) -> str:
         """Return what a node is called on a figure."""
         return "server" if self.server and index == self.size - 1 else str(index)
@@ -98,6 +114,8 @@ STATIC = ("samples", "interferers_m", "cell_radius_m", "bandwidth_hz", "threshol
 """The fields that are the same in all frames."""
 MOVING = tuple(name for name in Scene._fields if name not in STATIC)
 """The others, whose first axis is the frame."""
+LATER = ("age_sums", "air_slots")
+"""The fields that a scene of an earlier version may lack."""
 
 
 def take(scene: Scene, kept: NDArray[np.bool_]) -> Scene:
@@ -144,11 +162,12 @@ def load_scene(path: Path) -> Scene | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays: dict[str, Any] = {
-                name: file[name] for name in Scene._fields if name in file or name != "age_sums"
+                name: file[name] for name in Scene._fields if name in file or name not in LATER
             }
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     arrays.setdefault("age_sums", np.zeros((len(arrays["slot"]), 0, 0), np.int64))
+    arrays.setdefault("air_slots", np.full(arrays["share"].shape, np.nan))
     plain = {name: arrays[name].item() for name in STATIC[2:]}
     return Scene(**(arrays | plain))
 
@@ -177,6 +196,7 @@ def from_timeline(
         on_air=np.zeros((frames, nodes, nodes), bool),
         left_slots=np.full((frames, nodes), -1, np.int32),
         stamp=np.full((frames, nodes), -1, np.int32),
+        air_slots=np.full((frames, nodes), np.nan),
         share=np.full((frames, nodes), unknown),
         sinr_db=np.full((frames, nodes, nodes), unknown),
         disagreement=np.full((frames, nodes), unknown),

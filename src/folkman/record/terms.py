@@ -41,13 +41,15 @@ TERMS: dict[str, str] = {
     "SINR": "Signal power over interference and noise at the receiver, in decibels.",
     "cell": "An area with nodes that share one band of radio frequencies.",
     "share": "The part of the band that a sender has.",
+    "snapshot": "A recorded moment of the network. What was sent between two of them is in none.",
     "threshold": "The SINR below which the paper's rule does not use a link.",
     "index": "The number by which the next message is chosen: gain in age by time on the air.",
     "sum": "A message that holds the weighted sum of all copies of its sender.",
     "stamp": "The slot in which parameters were formed.",
     "free links": (
         "A network whose messages take no time: a reference for the others, and not ranked. It is "
-        "no bound: a method that bears longer steps can end below it."
+        "no bound: a method that bears longer steps can end below it. Algorithm 1 with full "
+        "gradients is there descent on all data, whoever holds which, as a node weighs its share."
     ),
     "epoch": "The paper's schedule: all send at once, and all have received when it ends.",
     "station": "The access point in the middle of a cell.",
@@ -111,8 +113,9 @@ TERM_OF: dict[str, str] = (
         "disagreement": "disagreement",
         "seed": "seed",
         "slots": "slot",
-        "bandwidth": "share",
         "share": "share",
+        "seen on the air": "snapshot",
+        "bandwidth when seen": "share",
         "p": "p",
     }
 )

@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 from folkman.record.json_file import Json, Table
 
 __all__ = ["APART", "AT_EDGE", "CHANGED", "ELSEWHERE", "FOUND", "SAME_SEEDS", "TUNED", "UNTUNED"]
-__all__ += ["Side", "setting", "shared_setting", "sides_of", "standings", "told", "tune_command"]
+__all__ += [
+    "Side",
+    "searched",
+    "setting",
+    "shared_setting",
+    "sides_of",
+    "standings",
+    "told",
+    "tune_command",
+]
 __all__ += ["untuned"]
 
 TUNED = "tuned"
@@ -94,8 +103,7 @@ def standings(sides: Iterable[Side]) -> dict[str, str]:
 
 
 def _standing(config: Table, side: Table) -> str:
-    tuned = _table(config, "tuned")
-    known = _table(_table(tuned, "algorithm"), str(side.get("label")))
+    tuned, known = _table(config, "tuned"), _known(Side("", config, side))
     options = _table(known, "options")
     if not options:
         return UNTUNED
@@ -108,6 +116,11 @@ def _standing(config: Table, side: Table) -> str:
     if any(seed in tuned_on for seed in config.get("seeds", ())):
         return SAME_SEEDS
     return AT_EDGE if known.get("at_edge") else TUNED
+
+
+def _known(side: Side) -> Table:
+    """Return what a search found for a side; an empty table where none was made."""
+    return _table(_table(_table(side.config, "tuned"), "algorithm"), str(side.table.get("label")))
 
 
 def _table(table: Table, key: str) -> Table:
@@ -141,16 +154,30 @@ def untuned(sides: Mapping[str, str]) -> bool:
     return len(sides) > 1 and not all(each in FOUND for each in sides.values())
 
 
-def told(sides: Mapping[str, str], command: str = "") -> str:
+def searched(sides: Iterable[Side]) -> str:
+    """Return the options that were tuned: those of all sides, and what some have beside them."""
+    found = {side.name: list(_table(_known(side), "options")) for side in sides if _known(side)}
+    every = list(dict.fromkeys(name for names in found.values() for name in names))
+    shared = [name for name in every if all(name in names for names in found.values())]
+    more = {side: [n for n in names if n not in shared] for side, names in found.items()}
+    beside = "; ".join(f"{side}: {' and '.join(names)}" for side, names in more.items() if names)
+    if not shared:
+        return beside
+    return " and ".join(shared) + (f" ({beside}, too)" if beside else "")
+
+
+def told(sides: Mapping[str, str], command: str = "", options: str = "") -> str:
     """Return a line on how the sides of a comparison stand; nothing where there is one side.
 
-    `command` tunes them (`tune_command`).
+    `command` tunes them (`tune_command`), and `options` are those that were tuned (`searched`).
     """
     remedy = f"{command or tune_command()} finds each method's own by one search"
     if len(sides) < 2:
         return ""
     if all(each in FOUND for each in sides.values()):
-        said = "every side is tuned for this setting, by one search on other seeds"
+        what = f" in {options}" if options else ""
+        said = f"every side is tuned for this setting{what}, by one search on other seeds"
+        said += "; other options are as the file has them" if options else ""
         edged = [label for label, each in sides.items() if each == AT_EDGE]
         more = f"the best of {', '.join(edged)} is the last value that was tried: raise --budget"
         return f"{said}; {more}" if edged else said

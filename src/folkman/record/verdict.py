@@ -11,7 +11,7 @@ complain.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +32,8 @@ LEAST = 1e-3
 
 
 SWING = 2.0
-"""How many times its lowest value the last loss must be to count as a swing."""
+"""How many times its lowest value the last loss must be to count as a swing, or a loss of the last
+third a loss before it there: beside a median of that third, a loss that falls fast would do so."""
 
 
 class Descent(NamedTuple):
@@ -74,12 +75,22 @@ def swing(rows: "Sequence[Mapping[str, float]]") -> str:
     if not losses or is_level(rows):
         return ""
     low, last = min(losses), losses[-1]
+    what = f"had been {low:.4g} and ended at {last:.4g}"
     if last <= SWING * low + LEAST:
-        return ""
-    return (
-        f"the training loss had been {low:.4g} and ended at {last:.4g}; try a smaller step or "
-        "younger copies (docs/fresh-air.md)"
-    )
+        late = losses[-max(2, len(losses) // 3) :]
+        before, top = max(_rises(late), key=lambda pair: pair[1] / max(pair[0], LEAST))
+        if top <= SWING * before + LEAST:
+            return ""
+        what = f"still rose from {before:.4g} to {top:.4g} in its last third"
+    return f"the training loss {what}; try a smaller step or younger copies (docs/fresh-air.md)"
+
+
+def _rises(losses: Sequence[float]) -> "Iterator[tuple[float, float]]":
+    """Yield each loss with the lowest one until then."""
+    low = losses[0]
+    for loss in losses:
+        low = min(low, loss)
+        yield low, loss
 
 
 def complaints(runs: Sequence[Run]) -> list[str]:

@@ -2,7 +2,8 @@
 
 A winner has the best mean over the seeds that all methods have. It is sure if the paired 95 %
 interval of its difference from every other method leaves out 0, which takes at least three seeds,
-and differences that are not by chance the same in all of them. A method with too few seeds to be
+and differences that are not by chance the same in all of them; otherwise it is said to be tied with
+those that are not told apart from it. A method with too few seeds to be
 compared is named, and not ranked. Costs are those of the first recorded slot at which a run reaches
 a target that every run of the comparison reaches.
 """
@@ -39,6 +40,8 @@ SCALES = {
 """Axis of cost -> the sizes of its units and their letters, the largest first."""
 
 NOUNS = {"train_loss": "training loss", "test_accuracy": "accuracy"}
+MOST_TIED = 4
+"""Methods that are named where more are tied."""
 NOWHERE: Mapping[str, str] = {}
 """Where nobody says on which network methods run: they count as on one."""
 
@@ -60,11 +63,16 @@ class Costs(NamedTuple):
     axis: str
     paid: Sequence[Cost]
     apart: Sequence[Cost] = ()  # by methods on another network
+    set_by: str = ""  # whose run reaches no lower loss than the target
+
+    @property
+    def sure(self) -> bool:
+        """Tell whether everybody else is told apart from who paid least."""
+        return all(_apart(self.paid[0], cost) for cost in self.paid[1:])
 
     def cheapest(self) -> str:
         """Return who paid least, and that it is tied where somebody is not told apart from it."""
-        first, *others = self.paid
-        return first.label if all(_apart(first, c) for c in others) else f"{first.label} (tied)"
+        return self.paid[0].label if self.sure else f"{self.paid[0].label} (tied)"
 
     def told(self) -> str:
         """Return it as a sentence that begins with the conclusion."""
@@ -147,7 +155,8 @@ def costs_to(
     if not known or not all(isfinite(run.last(axis)) for run in known):
         return None
     sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
-    target = max(min(sign * value for value in run.column(metric)) for run in known)
+    reached = [min(sign * value for value in run.column(metric)) for run in known]
+    target = max(reached)
     if target >= max(sign * run.column(metric)[0] for run in known):
         return None
     paid: dict[str, dict[int, float]] = {}
@@ -163,7 +172,7 @@ def costs_to(
     main = _labels(_main(known, networks)[0])
     rivals = [cost for cost in found if cost.label in main]
     apart = [cost for cost in found if cost.label not in main]
-    return Costs(metric, sign * target, axis, rivals, apart)
+    return Costs(metric, sign * target, axis, rivals, apart, known[reached.index(target)].label)
 
 
 def answer(runs: Sequence[Run], networks: Mapping[str, str]) -> list[str]:
@@ -270,7 +279,9 @@ def _ranked(runs: Sequence[Run], where: str) -> list[str]:
         return [f"No method has a finite loss in all of its runs{where}."
                 if metrics else f"No run has a finite loss{where}."]  # fmt: skip
     lines = []
-    if len(metrics) == 2 and first[metrics[0]] == first[metrics[1]] and len(first[metrics[0]]) == 1:
+    same = len(metrics) == 2 and first[metrics[0]] == first[metrics[1]]
+    level = any(found.tied(metric) for metric in metrics)
+    if same and len(first[metrics[0]]) == 1 and not level:
         (best,) = first[metrics[0]]
         loss, hit = (found.cells[best, metric] for metric in metrics)
         lines.append(
@@ -294,11 +305,21 @@ def _leading(found: ArmTable, metric: str, first: Sequence[str], where: str) -> 
     """Return who is first in a metric, or who shares that place."""
     cell = found.cells[first[0], metric]
     most = "highest" if metric in HIGHER_IS_BETTER else "lowest"
+    if tied := [arm for arm in found.tied(metric) if arm not in first]:
+        shown = [f"{arm} {_mean_of(found, arm, metric)}" for arm in [*first, *tied]]
+        more = f"; and {len(shown) - MOST_TIED} more" if len(shown) > MOST_TIED else ""
+        which = "" if len(shown) == len(found.arms) else f" for the {most}"
+        return f"Tied{which} in {NOUNS[metric]}{where}: {'; '.join(shown[:MOST_TIED])}{more}."
     if len(first) == 1:
         value = _with((cell.mean, cell.half))
         return f"{first[0]} has the {most} {NOUNS[metric]}{where}: {value}."
     among = "" if len(first) == len(found.arms) else f", the {most}"
     return f"{', '.join(first)} are equal in {NOUNS[metric]}{where}: {cell.mean:.4g}{among}."
+
+
+def _mean_of(found: ArmTable, arm: str, metric: str) -> str:
+    cell = found.cells[arm, metric]
+    return _with((cell.mean, cell.half))
 
 
 def _sureness(found: ArmTable, metric: str, first: Sequence[str]) -> str:

@@ -54,9 +54,25 @@ class ArmTable(NamedTuple):
     references: Mapping[str, str]  # metric -> the arm that differences are taken from
     cells: Mapping[tuple[str, str], Cell]  # (arm, metric)
     tuned: Mapping[str, str] = {}  # arm -> how it stands (`record.tuned`), where that is known
+    searched: str = ""  # which options were tuned, in words
     objectives: Sequence[str] = ()  # what the arms minimise, as far as it is known
     unranked: Mapping[str, str] = {}  # arm -> why it is not ranked
     setting: str = ""  # the data and nodes that all arms share, in words
+
+    def tied(self, metric: str) -> list[str]:
+        """Return who cannot be told from the winner, the best first, by enough seeds to tell.
+
+        A difference that is the same in every seed is not one of chance, nor surely another: it is
+        no tie.
+        """
+        sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+        cells = {arm: self.cells[arm, metric] for arm in self.arms}
+        found = [
+            arm
+            for arm, cell in cells.items()
+            if cell.rank == "tied" and cell.num_paired >= FEWEST_FOR_AN_INTERVAL and not cell.alike
+        ]
+        return sorted(found, key=lambda arm: sign * cells[arm].mean)
 
     def rows(self) -> list[Json]:
         """Return one JSON object an arm and metric."""

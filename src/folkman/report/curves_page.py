@@ -6,7 +6,7 @@ from math import isfinite
 
 import numpy as np
 
-from folkman.record.run import AXES, FINISHED, METRICS, Run
+from folkman.record.run import AXES, FINISHED, METRICS, SPENT, Run
 from folkman.report import html
 from folkman.report.answer import NOUNS, NOWHERE, Costs, costs_to, learners
 from folkman.report.palette import MOST_CURVES
@@ -98,7 +98,9 @@ def curve_block(name: str, runs: Sequence[Run], x: str, y: str, caption: str) ->
     looks = {label: index for index, label in enumerate(order)}
     lines = lines_of(curves(runs, x, y), looks, FEWEST_FOR_AN_INTERVAL)
     about = f"{METRICS[y]} against {AXES[x]}"
-    drawn = panel(name, lines, AXES[x], SHORT.get(y, METRICS[y]), f"{about[0].upper()}{about[1:]}")
+    described = f"{about[0].upper()}{about[1:]}"
+    words = AXES[x], SHORT.get(y, METRICS[y])
+    drawn = panel(name, lines, *words, described, spent=x in SPENT)
     return html.panel_block(drawn, caption)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from folkman.files import write_whole
 from folkman.record.json_file import Json
-from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, Run
+from folkman.record.run import AXES, HIGHER_IS_BETTER, METRICS, SPENT, Run
 from folkman.report.kept import best_named, seeds_note
 from folkman.report.palette import LIGHT, curve_colours, grey, ground
 from folkman.report.panels import short_name, spread_out
@@ -24,6 +24,7 @@ from folkman.report.statistics import (
     Curve,
     curves,
     interval,
+    squeezed,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ __all__ = [
     "draw_labels",
     "finish",
     "finite_means",
+    "log_of",
     "name_ends",
     "new_figure",
     "paint_curves",
@@ -84,7 +86,8 @@ def draw_curves(
     named = best_named(found, y)
     figure, axes = new_figure(4.6, 3.2)
     names = AXES | METRICS
-    paint_curves(axes, found, {label: index for index, label in enumerate(named)})
+    looks = {label: index for index, label in enumerate(named)}
+    paint_curves(axes, found, looks, (log_of(found, x), None))
     bound_by_means(axes, finite_means(found), y)
     finish(axes, names[x], names[y], seeds_note(found, len(named)))
     tick_bits(axes, x)
@@ -108,6 +111,11 @@ def curves_to_draw(runs: Sequence[Run], x: str, y: str) -> list[Curve]:
     return found
 
 
+def log_of(found: Sequence[Curve], x: str) -> bool:
+    """Tell whether an axis of what was spent is better logarithmic."""
+    return x in SPENT and squeezed([curve.x for curve in found])
+
+
 def paint_curves(
     axes: "Axes",
     found: Sequence[Curve],
@@ -121,6 +129,9 @@ def paint_curves(
     log_y = spans_much(finite_means(found)) if log[1] is None else log[1]
     for curve in sorted(found, key=lambda curve: curve.label in looks):
         look = looks.get(curve.label)
+        if log[0]:  # nothing is spent at the start
+            after = curve.x > 0
+            curve = curve._replace(x=curve.x[after], mean=curve.mean[after], half=curve.half[after])
         if look is None:
             axes.plot(curve.x, curve.mean, color=grey(0.75), linewidth=0.8, zorder=1)
             continue
@@ -165,7 +176,7 @@ def tick_bits(axes: "Axes", x: str) -> None:
     """Write bits as 20M rather than 2e7."""
     from matplotlib.ticker import EngFormatter
 
-    if x == "bits":
+    if x == "bits" or (x in SPENT and axes.get_xscale() == "log"):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 

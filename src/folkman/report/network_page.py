@@ -129,15 +129,33 @@ def _shares(scenes: dict[str, Scene]) -> list[str]:
     blocks = []
     for label, scene in scenes.items():
         if np.isfinite(scene.share).any():
-            people = scene.size - scene.server
-            mean = np.nan_to_num(scene.share[:, :people]).mean(axis=0)
-            most = int(mean.argmax())
             caption = (
-                f"{label}: who had which share of {scene.bandwidth_hz / 1e6:g} MHz. Node {most} "
-                f"had most, {mean[most]:.0%} in the mean; {max(0.0, 1 - mean.sum()):.0%} was free."
+                f"{label}, one seed: who had which share of {scene.bandwidth_hz / 1e6:g} MHz, at "
+                f"{_times(len(scene.slot), 'moment')}; what was sent between them is not drawn. "
+                f"{_longest_on_air(scene)}"
             )
             blocks.append(html.panel_block(shares_panel(scene, caption), caption))
     return blocks
+
+
+def _longest_on_air(scene: Scene) -> str:
+    """Return who was on the air longest: over all slots, or, where only frames tell, in those."""
+    people = scene.size - scene.server
+    airtimes, seen = scene.airtimes[:people], scene.seen[:people]
+    if np.isfinite(airtimes).all():
+        most = int(airtimes.argmax())
+        total = float(airtimes.sum())
+        in_all = f"; all nodes together {total:.0%}" if total < 1.005 else ""  # else side by side
+        return (
+            f"Over all slots node {most} was on the air longest, {airtimes[most]:.0%} of the time"
+            f"{in_all}."
+        )
+    most = int(seen.argmax())
+    return f"Node {most} was seen most often, in {seen[most]} of {len(scene.slot)} snapshots."
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}" + ("s" if count != 1 else "")
 
 
 def _apart(runs: Sequence[Run], scenes: dict[str, Scene]) -> list[str]:
@@ -181,12 +199,9 @@ def node_rows(scene: Scene) -> tuple[list[str], list[list[str]]]:
         "gradients": [str(value) for value in scene.gradients[-1, :people]],
         "age of what it holds": _means(ages[:people], 1, people, scene.paired),
         "age of its copies": _means(ages[:, :people], 0, people, scene.paired and not scene.server),
-        "time on the air": _share_of(
-            (scene.left_slots > 0).mean(axis=0), people, bool((scene.left_slots >= 0).any())
-        ),
-        "bandwidth": _share_of(
-            scene.share.mean(axis=0), people, bool(np.isfinite(scene.share).any())
-        ),
+        "time on the air": _percent(scene.airtimes[:people]),
+        "seen on the air": _seen(scene)[:people],
+        "bandwidth when seen": _when_seen(scene)[:people],
         "disagreement": [f"{value:.3g}" for value in scene.disagreement[-1, :people]],
     }
     kept = {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
@@ -202,7 +217,20 @@ def _means(values: NDArray, axis: int, count: int, known: bool) -> list[str]:
     ]
 
 
-def _share_of(values: NDArray, count: int, known: bool) -> list[str]:
-    return [
-        f"{100 * value:.3g} %" if known and isfinite(value) else "-" for value in values[:count]
-    ]
+def _percent(values: NDArray) -> list[str]:
+    return [f"{100 * value:.3g} %" if isfinite(value) else "-" for value in values]
+
+
+def _seen(scene: Scene) -> list[str]:
+    """Return in how many snapshots each was on the air, where a scene tells that."""
+    known = (scene.left_slots >= 0).any() or np.isfinite(scene.share).any()
+    frames = _times(len(scene.slot), "snapshot")
+    return [f"in {count} of {frames}" if known else "-" for count in scene.seen]
+
+
+def _when_seen(scene: Scene) -> list[str]:
+    """Return the mean share of the band over the snapshots in which each was on the air."""
+    total = np.nan_to_num(scene.share).sum(axis=0)
+    means = np.divide(total, scene.seen, out=np.full(len(total), np.nan), where=scene.seen > 0)
+    known = np.isfinite(scene.share).any(axis=0)
+    return _percent(np.where(known, means, np.nan))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from folkman.record.json_file import Json
 from folkman.record.tuned import Side
 
-__all__ = ["CHOSEN", "IDEAL", "bounds", "network_names"]
+__all__ = ["CHOSEN", "IDEAL", "bounds", "network_names", "unlike_rules"]
 
 CHOSEN = ("threshold_db", "schedule", "message", "allocation", "period", "weights", "thrift")
 """Options of a network by which a method shares the band of one and the same cell."""
@@ -24,6 +24,22 @@ def network_names(sides: Iterable[Side]) -> dict[str, str]:
         for side in sides
     }
     return {label: _name(table, list(tables.values())) for label, table in tables.items()}
+
+
+def unlike_rules(sides: Iterable[Side]) -> str:
+    """Return that sides share the band of the cell by different rules; nothing if they do not."""
+    found: dict[str, list[str]] = {}
+    for side in sides:
+        network = _network_of(side)
+        if network.get("name") == "radio":
+            found.setdefault(str(network.get("schedule", "threshold")), []).append(side.name)
+    if len(found) < 2:
+        return ""
+    told = "; ".join(f"schedule '{rule}': {', '.join(names)}" for rule, names in found.items())
+    return (
+        f"the sides share the band by different rules ({told}): what sets them apart may be the "
+        "rule, not the method; give all the same one to compare methods alone"
+    )
 
 
 def _network_of(side: Side) -> Json:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.report.palette import MOST_CURVES
-from folkman.report.statistics import RATIO_FOR_LOG, Curve, interval
+from folkman.report.statistics import RATIO_FOR_LOG, Curve, interval, squeezed
 
 __all__ = ["LEFT", "WIDE", "Line", "Scale", "lines_of", "number", "numbers_beside", "panel"]
 __all__ += ["short_name", "spread_out", "ticks", "ticks_below"]
@@ -32,7 +32,8 @@ NOTE_TALL = 18
 LARGEST = 1e290
 """Values beyond this, and positive ones below its inverse, are drawn at the edge: an axis needs
 room, and a number ends at 1e308."""
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 3", "5 2 1 2")
+DASHES = ("", "7 3", "9 3 2 3", "2 3", "12 3", "5 2 1 2")
+"""Of the first curve, the second, ...; `figures.STYLES` are the same, and those of the page."""
 
 
 class Line(NamedTuple):
@@ -93,16 +94,24 @@ def short_name(text: str, most: int) -> str:
 
 
 def panel(
-    name: str, lines: Sequence[Line], x: str, y: str, description: str, note: str = ""
+    name: str,
+    lines: Sequence[Line],
+    x: str,
+    y: str,
+    description: str,
+    note: str = "",
+    *,
+    spent: bool = False,
 ) -> str:
     """Return a figure of curves as SVG; `name` tells it from the others of a page.
 
-    A `note` stands above it.
+    A `note` stands above it. Where x is what was `spent`, of which some curves spend far less than
+    others, its axis is logarithmic.
     """
     named = [line for line in lines if line.look is not None and np.isfinite(line.mean).any()]
     letters = max((min(len(line.label), MOST_LETTERS) for line in named), default=0)
     right = WIDE - 10.0 - (LETTER * letters + 8 if letters else 0)
-    across = _across(lines, right)
+    across = _across(lines, right, spent=spent)
     up = _up(lines)
     parts = [_axes(across, up, x, y)]
     parts += [_curve(line, across, up, name) for line in sorted(lines, key=_last_first)]
@@ -127,8 +136,11 @@ def _last_first(line: Line) -> int:
     return -MOST_CURVES if line.look is None else -line.look
 
 
-def _across(lines: Sequence[Line], right: float) -> Scale:
+def _across(lines: Sequence[Line], right: float, *, spent: bool = False) -> Scale:
     reached = max((float(np.nanmax(line.x)) for line in lines if len(line.x)), default=1.0)
+    if spent and squeezed([line.x for line in lines]):
+        least = min(float(line.x[line.x > 0].min()) for line in lines if (line.x > 0).any())
+        return Scale(least, reached, True, LEFT, right)
     return Scale(0.0, reached if isfinite(reached) and reached > 0 else 1.0, False, LEFT, right)
 
 
@@ -221,6 +233,7 @@ def _axes(across: Scale, up: Scale, x: str, y: str) -> str:
 
 def _curve(line: Line, across: Scale, up: Scale, name: str) -> str:
     known = np.isfinite(line.mean) & np.isfinite(line.x)
+    known &= (line.x > 0) | (not across.log)  # nothing is spent at the start
     if not known.any():
         return ""
     xs, ys = across.place(line.x[known]), up.place(line.mean[known])

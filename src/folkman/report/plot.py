@@ -25,6 +25,7 @@ from folkman.report.figures import (
     curves_to_draw,
     finish,
     finite_means,
+    log_of,
     name_ends,
     paint_curves,
     spans_much,
@@ -86,7 +87,8 @@ def _curves(
     named = best_named([every[name] for name in _groups_of(found.panels)], found.y)
     looks = {name: index for index, name in enumerate(named)}
     means = finite_means([curve for curves in shown for curve in curves])
-    log = (bool(log[0]), spans_much(means) if log[1] is None else log[1])
+    every_x = log_of([curve for curves in shown for curve in curves], found.x)
+    log = (every_x if log[0] is None else log[0], spans_much(means) if log[1] is None else log[1])
     _refuse_log(log, np.concatenate([c.x for curves in shown for c in curves]), means)
 
     def paint(axes: "Axes", index: int) -> None:

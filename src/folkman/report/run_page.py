@@ -12,7 +12,7 @@ import numpy as np
 from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import Run
-from folkman.record.tuned import ELSEWHERE, sides_of, standings, told, tune_command
+from folkman.record.tuned import ELSEWHERE, searched, sides_of, standings, told, tune_command
 from folkman.record.verdict import remarks
 from folkman.report import html
 from folkman.report.answer import (
@@ -24,8 +24,8 @@ from folkman.report.answer import (
     costs_to,
     quantity,
 )
-from folkman.report.comparison import common_seeds, complaints
-from folkman.report.curves_page import curves_section, multiples_section
+from folkman.report.comparison import compare_arms, complaints
+from folkman.report.curves_page import best_first, curves_section, multiples_section
 from folkman.report.network_page import network_sections
 from folkman.report.networks import bounds, network_names
 from folkman.report.palette import MOST_CURVES
@@ -46,7 +46,7 @@ def run_page(contents: Contents) -> str:
     name = contents.folder.config.name
     sides = sides_of(contents.config)
     networks, states = network_names(sides), standings(sides)
-    note = escape(told(states, tune_command(sides, str(contents.folder.config))))
+    note = escape(told(states, tune_command(sides, str(contents.folder.config)), searched(sides)))
     misleads = ELSEWHERE in states.values()  # to be said before the answer
     results = _results(begun, contents.provenance, networks)
     results += f"<p>{note}</p>" if note and not misleads else ""
@@ -103,7 +103,10 @@ def headline(
         if found is not None and found.paid[0].label not in free:  # a reference wins nothing
             least = found.paid[0]
             most = "Fewest" if axis in ("gradients", "bits") else "Least"
-            title = f"{most} {what} to training loss {found.target:.3g}, which every run reaches"
+            title = (
+                f"{most} {what} to training loss {found.target:.3g}, which every run reaches "
+                f"({found.set_by} sets it)"
+            )
             pairs.append((title, quantity(axis, least.mean), found.cheapest()))
     states = Counter(run.verdict or run.status for run in runs)
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
@@ -113,23 +116,19 @@ def headline(
 
 def _wrong(runs: Sequence[Run]) -> str:
     """Return the runs that went nowhere, with the reason and what to try."""
-    arms: dict[str, dict[int, Run]] = {}
-    for run in runs:
-        arms.setdefault(run.label, {})[run.seed] = run
     told_of = {run.label for run in runs if run.reason}
-    lines = complaints(arms)
+    lines = complaints(_by_seed(runs))
     lines += [run.message for run in runs if run.message and run.label not in told_of]
     lines += remarks(runs)
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<ul class="wrong" aria-label="What went wrong">{items}</ul>' if lines else ""
 
 
-def _last_means(runs: Sequence[Run], name: str) -> dict[str, float]:
-    labels = dict.fromkeys(run.label for run in runs)
-    return {
-        label: float(np.mean([run.last(name) for run in runs if run.label == label]))
-        for label in labels
-    }
+def _by_seed(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
+    arms: dict[str, dict[int, Run]] = {}
+    for run in runs:
+        arms.setdefault(run.label, {})[run.seed] = run
+    return arms
 
 
 def _results(runs: Sequence[Run], provenance: Json, networks: Mapping[str, str]) -> str:
@@ -137,7 +136,8 @@ def _results(runs: Sequence[Run], provenance: Json, networks: Mapping[str, str])
         return "<p>No run has begun.</p>"
     note = (
         "<p class='sub'>Last values: mean over seeds and 95 % interval. The row with the lowest "
-        "loss is bold; links that take no time are a reference and not ranked.</p>"
+        "loss is bold, unless another cannot be told from it; links that take no time are a "
+        "reference and not ranked.</p>"
     )
     said = "".join(
         f"<p class='sub'>{escape(line)}</p>" for line in provenance.get("networks") or []
@@ -151,7 +151,8 @@ def results_table(
 ) -> str:
     """Return the last values of each label: results first, then what they cost.
 
-    The row with the lowest loss is bold where runs are `ranked`; those `apart` never are.
+    The row with the lowest loss is bold where runs are `ranked` and none is tied with it; those
+    `apart` never are.
     """
     headings, rows = final_rows(runs)
     amounts = {"bits": "bits", "joules": "energy_j"}
@@ -162,21 +163,17 @@ def results_table(
             for label, row in zip(labels, rows, strict=True):
                 spent = np.array([run.last(axis) for run in runs if run.label == label])
                 row[column] = _amount(axis, float(spent.mean()), float(half_width(spent)))
-    best = _best_by_common_seeds(runs, apart) if ranked else None
+    best = _ahead(runs, apart) if ranked else None
     shown = html.table([first, *headings[1:]], rows, best, explained=True)
     return shown + _unlike_seeds(runs)
 
 
-def _best_by_common_seeds(runs: Sequence[Run], apart: Collection[str]) -> int | None:
-    """Return the row with the lowest mean loss over the seeds that all rivals have."""
-    seeds = {run.label: {each.seed for each in runs if each.label == run.label} for run in runs}
-    rivals = {label: own for label, own in seeds.items() if label not in apart}
-    if not rivals:
-        return None
-    kept, common = common_seeds(rivals)
-    last = _last_means([run for run in runs if not common or run.seed in common], "train_loss")
-    means = [last.get(label, np.nan) if label in kept else np.nan for label in seeds]
-    return int(np.nanargmin(means)) if np.isfinite(means).any() else None
+def _ahead(runs: Sequence[Run], apart: Collection[str]) -> int | None:
+    """Return the row with the lowest mean loss; none where a rival is not told apart from it."""
+    found = compare_arms(_by_seed(runs), ["train_loss"], bounds=apart)
+    best = found.references["train_loss"]
+    alone = best not in apart and np.isfinite(found.cells[best, "train_loss"].mean)
+    return found.arms.index(best) if alone and not found.tied("train_loss") else None
 
 
 def _unlike_seeds(runs: Sequence[Run]) -> str:
@@ -192,11 +189,31 @@ def _unlike_seeds(runs: Sequence[Run]) -> str:
 
 
 def costs_table(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
-    """Return what each method paid for the lowest training loss that all of them reach."""
-    every = [costs_to(runs, "train_loss", axis, networks) for axis in CURRENCIES]
-    found = [costs for costs in every if costs is not None]
-    if not found or len(found[0].paid) + len(found[0].apart) < 2:
+    """Return what each method paid for the lowest training loss that all of them reach.
+
+    And below it, what the best two paid for the lowest that both reach.
+    """
+    every = _costs(runs, networks)
+    if not every or len(every[0].paid) + len(every[0].apart) < 2:
         return ""
+    left = "Methods that do not learn, or have too few seeds, are left out."
+    table = _costs_to_one(runs, every, f"the lowest that every run reaches. {left}")
+    rivals = [cost.label for cost in every[0].paid]
+    best = [label for label in best_first(runs) if label in rivals][:2]
+    fewer = _costs([run for run in runs if run.label in best], networks)
+    if len(rivals) > 2 and fewer and fewer[0].target < every[0].target:
+        table += _costs_to_one(runs, fewer, f"the lowest that {' and '.join(best)} both reach.")
+    return f"<h3>Cost of the same result</h3>{table}"
+
+
+def _costs(runs: Sequence[Run], networks: Mapping[str, str] | None) -> list[Costs]:
+    """Return what methods paid for the training loss that all of them reach, axis by axis."""
+    every = [costs_to(runs, "train_loss", axis, networks) for axis in CURRENCIES]
+    return [costs for costs in every if costs is not None]
+
+
+def _costs_to_one(runs: Sequence[Run], found: Sequence[Costs], which: str) -> str:
+    """Return a table of what each method paid for one training loss, and above it for which."""
     paid = [{cost.label: cost for cost in (*costs.paid, *costs.apart)} for costs in found]
     labels = [label for label in dict.fromkeys(run.label for run in runs) if label in paid[0]]
     rows = []
@@ -207,18 +224,18 @@ def costs_table(runs: Sequence[Run], networks: Mapping[str, str] | None) -> str:
     goal = f"{NOUNS['train_loss']} {found[0].target:.3g}"
     apart = ", ".join(cost.label for cost in found[0].apart)
     beside = f" On another network, and so not ranked: {apart}." if apart else ""
+    words = f"{which} {found[0].set_by} sets it.{beside}"
     note = (
-        f"<h3>Cost of the same result</h3><p class='sub'>To {goal}, the lowest that every run "
-        "reaches: mean over seeds and 95 % interval. The least of each column is bold. Methods "
-        f"that do not learn, or have too few seeds, are left out.{escape(beside)}</p>"
+        f"<p class='sub'>To {goal}, {escape(words)} Mean over seeds and 95 % interval; what is "
+        "surely the least of a column is bold.</p>"
     )
     return note + html.table(names, rows, explained=True)
 
 
 def _paid(costs: Costs, cost: Cost) -> str:
-    """Return an amount with its interval; the least is bold."""
+    """Return an amount with its interval; what is surely the least is bold."""
     text = escape(_amount(costs.axis, cost.mean, cost.half))
-    return html.Markup(f"<strong>{text}</strong>" if cost == costs.paid[0] else text)
+    return html.Markup(f"<strong>{text}</strong>" if costs.sure and cost == costs.paid[0] else text)
 
 
 def _amount(axis: str, mean: float, half: float) -> str:

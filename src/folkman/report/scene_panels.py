@@ -11,9 +11,19 @@ from math import cos, hypot, isfinite, pi, sin
 import numpy as np
 
 from folkman.record.scene import Scene
-from folkman.report.palette import MOST_CURVES, ON_HIGH, ON_LOW, PALE, RAMP_LIGHT
+from folkman.report.palette import ON_HIGH, ON_LOW, PALE, RAMP_LIGHT
 from folkman.report.panels import LEFT, WIDE, Scale, number, numbers_beside, ticks, ticks_below
-from folkman.report.scenes import MAP_RADIUS, MOST_LINES, PAINTS, arrows, best_paint, busiest, span
+from folkman.report.scenes import (
+    MAP_RADIUS,
+    MOST_LINES,
+    PAINTS,
+    arrows,
+    best_paint,
+    busiest,
+    gap_slots,
+    shares_seen,
+    span,
+)
 
 __all__ = ["ages_panel", "map_panel", "shares_panel"]
 
@@ -24,6 +34,8 @@ NODE, SMALL = 8.5, 4.5
 """Radius of a node that has room for its number, and of one that has none."""
 BEND = 0.15
 """How far an arrow leaves the straight line, as a share of its length: both ways can be seen."""
+LEAST_BAR = 4.0
+"""Width of the bar of a moment, where one slot is too narrow to be seen."""
 MOST_NUMBERED, MOST_NAMED = 12, 20
 """Rows of the table of ages up to which cells have numbers, and rows have names."""
 
@@ -211,22 +223,23 @@ def ages_panel(scene: Scene, description: str) -> str:
 
 
 def shares_panel(scene: Scene, description: str) -> str:
-    """Return the share of the bandwidth of each sender over time, stacked."""
-    people = scene.size - scene.server
-    share = np.nan_to_num(scene.share[:, :people]).astype(float)
-    kept = np.sort(np.argsort(-share.mean(axis=0), kind="stable")[:MOST_CURVES])
-    rest = share.sum(axis=1) - share[:, kept].sum(axis=1)
-    columns = [(f"node {node}", f"var(--c{i})", share[:, node]) for i, node in enumerate(kept)]
-    columns += [("others", "var(--rule)", rest)] if people > len(kept) else []
+    """Return the share of the bandwidth of each sender at each frame, stacked.
+
+    A frame is a moment: its bar is one slot wide, or as wide as can be seen.
+    """
+    seen, rest = shares_seen(scene)
+    columns = [(f"node {n}", f"var(--c{i})", own) for i, (n, own) in enumerate(seen.items())]
+    columns += [("others", "var(--rule)", rest)] if rest.any() else []
     time_s, ground, right = scene.seconds, 210, WIDE - 76
     first, last = float(time_s[0]), float(time_s[-1])
     across = Scale(first, last if last > first else first + 1, False, LEFT, right)
     up = Scale(0.0, 1.02, False, ground, 10)
-    parts, bottom = [], np.zeros(len(share))
+    slot_wide = (right - LEFT) / max(int(scene.slot[-1] - scene.slot[0]), 1)
+    wide = max(slot_wide, min(LEAST_BAR, slot_wide * gap_slots(scene)))
+    parts, bottom = [], np.zeros(len(scene.slot))
     for index, (name, colour, own) in enumerate(columns):
         top = bottom + own
-        drawn = _steps(across.place(time_s), up.place(bottom), up.place(top))
-        parts.append(f'<polygon class="share" fill="{colour}" points="{drawn}"/>')
+        parts += _bars(across.place(time_s), wide, up.place(bottom), up.place(top), colour)
         at = 20 + 17 * (len(columns) - 1 - index)
         parts.append(
             f'<rect x="{right + 10}" y="{at - 9}" width="10" height="10" fill="{colour}"/>'
@@ -242,12 +255,13 @@ def shares_panel(scene: Scene, description: str) -> str:
     return _drawn(250, parts, description)
 
 
-def _steps(xs: np.ndarray, bottom: np.ndarray, top: np.ndarray) -> str:
-    """Return the outline of a band whose values hold until the next one."""
-    places = np.repeat(xs, 2)[1:]  # each x twice, but for the first
-    upper, lower = np.repeat(top, 2)[:-1], np.repeat(bottom, 2)[:-1]
-    if len(xs) == 1:
-        return ""
-    there = zip(places, upper, strict=True)
-    back = zip(places[::-1], lower[::-1], strict=True)
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in (*there, *back))
+def _bars(
+    xs: np.ndarray, wide: float, bottom: np.ndarray, top: np.ndarray, colour: str
+) -> list[str]:
+    """Return bars around these places, without those that have no height."""
+    return [
+        f'<rect class="share" fill="{colour}" x="{x - wide / 2:.1f}" y="{high:.1f}" '
+        f'width="{wide:.1f}" height="{low - high:.1f}"/>'
+        for x, low, high in zip(xs, bottom, top, strict=True)
+        if high != low
+    ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["PAINTS", "busiest", "draw_age_table", "draw_disagreement", "draw_scene", "draw_shares"]
-__all__ += ["arrows", "best_paint", "paint_scene", "span"]
+__all__ += ["arrows", "best_paint", "gap_slots", "paint_scene", "shares_seen", "span"]
 
 PAINTS = {
     "sinr": "SINR of what is on the air (dB)",
@@ -28,6 +28,8 @@ MAP_RADIUS = 1.25
 """How far the map reaches, in cell radii."""
 MOST_LINES = 16
 """Twice as many nodes are numbered on a map."""
+LEAST_BAR = 0.012
+"""Width of the bar of a moment where one slot is too narrow to be seen, as a share of the axis."""
 NODE_SIZE = 120
 """The area of a node that has room for its number, in square points."""
 
@@ -179,29 +181,48 @@ def draw_age_table(scene: Scene) -> "Figure":
 
 
 def draw_shares(scene: Scene) -> "Figure":
-    """Draw the share of the bandwidth of each sender over time, stacked."""
+    """Draw the share of the bandwidth of each sender at each frame, stacked.
+
+    A frame is a moment: its bar is one slot wide, or as wide as can be seen.
+    """
     if not np.isfinite(scene.share).any():
         raise ValueError("this run has no bandwidth: its network is a delay law, not a radio")
     figure, axes = new_figure(4.6, 2.8)
-    people = scene.size - scene.server
-    share = np.nan_to_num(scene.share[:, :people])
-    kept = np.sort(np.argsort(-share.mean(axis=0), kind="stable")[:MOST_CURVES])
-    rest = share.sum(axis=1) - share[:, kept].sum(axis=1)
-    bottom = np.zeros(len(share))
-    names = [f"node {i}" for i in kept] + (["others"] if people > len(kept) else [])
-    time_s = scene.seconds
-    for index, name in enumerate(names):
-        top = bottom + (share[:, kept[index]] if index < len(kept) else rest)
-        colour = curve_colours()[index] if index < len(kept) else grey(0.7)
-        edge: Json = {"linewidth": 0.4, "edgecolor": ground()}
-        axes.fill_between(time_s, bottom, top, step="post", color=colour, label=name, **edge)
-        bottom = top
+    seen, rest = shares_seen(scene)
+    columns = [(f"node {n}", curve_colours()[i], own) for i, (n, own) in enumerate(seen.items())]
+    columns += [("others", grey(0.7), rest)] if rest.any() else []
+    time_s, bottom = scene.seconds, np.zeros(len(scene.slot))
+    long_s = float(time_s[-1] - time_s[0]) or 1.0
+    slot_s = long_s / max(int(scene.slot[-1] - scene.slot[0]), 1)
+    wide_s = max(slot_s, min(LEAST_BAR * long_s, slot_s * gap_slots(scene)))
+    for name, colour, own in columns:
+        edge: Json = {"linewidth": 0.2, "edgecolor": ground()}
+        axes.bar(time_s, own, wide_s, bottom=bottom, color=colour, label=name, **edge)
+        bottom = bottom + own
     axes.set_ylim(0, 1.02)
-    axes.set_xlim(time_s[0], time_s[-1] if len(time_s) > 1 else time_s[0] + 1)
-    finish(axes, "simulated time (s)", "share of the bandwidth", grid=False)
+    axes.set_xlim(time_s[0] - wide_s / 2, time_s[0] + long_s + wide_s / 2)
+    moments = f"at {len(time_s)} moments; what was sent between them is not drawn"
+    finish(axes, "simulated time (s)", "share of the bandwidth", moments, grid=False)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize="x-small", **BESIDE)
     return figure
+
+
+def shares_seen(scene: Scene) -> tuple[dict[int, NDArray[np.float64]], NDArray[np.float64]]:
+    """Return the shares at each frame: of those who had most, by node, and of the rest together.
+
+    Nobody is named who was never seen on the air.
+    """
+    share = np.nan_to_num(scene.share[:, : scene.size - scene.server]).astype(float)
+    most = np.argsort(-share.mean(axis=0), kind="stable")[:MOST_CURVES]
+    seen = {int(node): share[:, node] for node in np.sort(most) if share[:, node].any()}
+    others = np.setdiff1d(np.arange(share.shape[1]), list(seen))
+    return seen, share[:, others].sum(axis=1)
+
+
+def gap_slots(scene: Scene) -> int:
+    """Return the least number of slots between two frames."""
+    return int(np.diff(scene.slot).min(initial=max(int(scene.slot[-1]), 1)))
 
 
 def draw_disagreement(scene: Scene) -> "Figure":

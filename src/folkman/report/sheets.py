@@ -120,7 +120,7 @@ def render(
     sheet = _sheet(found, arms or {} if form in ("latex", "csv") else {})
     if form == "csv":
         return way.write(sheet, note, label)
-    aside = [objective_text(found.objectives), told(found.tuned)]
+    aside = [objective_text(found.objectives), told(found.tuned, options=found.searched)]
     if form == "latex":  # what does not belong into a caption stands in comments
         notes = [*filter(None, aside), *notes]
         note += "; steps not tuned for this setting" if untuned(found.tuned) else ""

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from folkman.record.run import Run
 
 __all__ = ["FEWEST_FOR_AN_INTERVAL", "RATIO_FOR_LOG", "Curve", "curves", "half_width", "interval"]
-__all__ += ["SINGLE", "Paired", "paired", "student"]
+__all__ += ["SINGLE", "Paired", "paired", "squeezed", "student"]
 
 
 FEWEST_FOR_AN_INTERVAL = 3
@@ -17,6 +17,8 @@ FEWEST_FOR_AN_INTERVAL = 3
 the mean."""
 RATIO_FOR_LOG = 30.0
 """A positive metric that spans more than this is drawn on a logarithmic axis."""
+SQUEEZED = 0.1
+"""A curve that ends before this share of an axis is squeezed: the axis is better logarithmic."""
 ROUNDING = 1e-12
 """Share of the mean below which a half-width is the rounding of equal values, and so 0."""
 SINGLE = 1e-6
@@ -116,6 +118,12 @@ def interval(
             return below if signed else np.maximum(below, 0.0), mean + half
         factor = np.exp(half / mean)
         return mean / factor, mean * factor
+
+
+def squeezed(spent: Iterable[NDArray[np.float64]]) -> bool:
+    """Tell whether some curve spends less than a tenth of what another does, and none nothing."""
+    ends = [float(np.nanmax(x)) for x in spent if len(x) and np.isfinite(x).any()]
+    return bool(ends) and 0 < min(ends) < SQUEEZED * max(ends) < np.inf
 
 
 def curves(runs: Iterable[Run], x: str, y: str, scale: Callable = np.asarray) -> list[Curve]:
