@@ -227,8 +227,8 @@ def _cellular(task: Task) -> protocol.Learner:
     Nodes draw their own samples from the pool, and both evaluations are within the time.
     """
     from folkman.algorithm.fedavg import fedavg
-    from folkman.engine.cells import simulate_cells
     from folkman.engine.simulate import Recording
+    from folkman.experiment.cells import simulate_cells
     from folkman.problem.field import make_field
     from folkman.radio.delay import ideal
 
