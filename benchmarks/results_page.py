@@ -26,6 +26,9 @@ do not compare. A number above 1 in the column *x folkman* means that folkman is
 it.
 """
 
+NONE = """No run is kept yet. A run belongs here when the machine was quiet meanwhile.
+"""
+
 
 def write_page(kept: Path, target: Path) -> None:
     """Write the page of all results in a folder."""
@@ -35,7 +38,8 @@ def write_page(kept: Path, target: Path) -> None:
 
 def page(files: Iterable[Path]) -> str:
     """Return the page of some files of results."""
-    return "\n".join([HEAD, *(_section(file.stem, _read(file)) for file in files)])
+    sections = [_section(file.stem, _read(file)) for file in files]
+    return "\n".join([HEAD, *(sections or [NONE])])
 
 
 def _read(file: Path) -> dict[str, Any]:
