@@ -7,8 +7,8 @@ Cells share nothing but where they stand, so a portion of cells is a job of its 
 sent all that the cells need once, runs the portions that it is given one after the other, and sends
 back their rows and last models. A portion whose worker died is run again from its first slot.
 
-How the cells are cut does not depend on the workers, and a worker computes with one thread. So the
-numbers are the same, to the bit, however many workers there are and whichever of them dies.
+How the cells are cut does not depend on the workers, and no product of a worker is split between
+threads. So the numbers are the same, to the bit, however many workers there are and whichever dies.
 """
 
 import hashlib
