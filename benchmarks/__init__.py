@@ -2,6 +2,8 @@
 
     command.py        the command line; results.py runs the works that it names, into one file
     tasks.py, tasks/  the works as data: one file per work, one task per number of nodes
+    configured.py     a configuration of a user's own as a work; unable.py: what opponents cannot do
+    results_page.py   the page of kept results, docs/benchmarks-results.md
     runs.py           the learning works: all sides warmed up, asked in turn, medians
     gpu.py            the work W4: gradients on a GPU
     w5_experiment.py  the work W5: a whole `folkman run`

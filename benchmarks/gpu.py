@@ -184,7 +184,7 @@ def _row(entrant: Entrant, peak: dict[str, float]) -> dict[str, Any]:
     task, (warm_up, *repeated) = entrant.task, entrant.answers
     parts = entrant.order.get("rounds", 1)
     seconds = [(answer["seconds"] - answer.get("aside_s", 0.0)) / parts for answer in repeated]
-    gflops = task.nodes * flops_per_node_step(task) / median(seconds) / 1e9
+    gflops = task.nodes * (flops_per_node_step(task) or 0.0) / median(seconds) / 1e9
     return {
         "side": f"{entrant.name}, {task.precision}",
         "status": "measured",

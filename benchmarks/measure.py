@@ -23,7 +23,7 @@ def measured(
     """Return the row of a side from its repetitions; seconds aside are not the work's."""
     seconds = [answer["seconds"] - answer.get("aside_s", 0.0) for answer in answers]
     middle = median(seconds)
-    rate = task.node_steps / middle
+    rate, flops = task.node_steps / middle, flops_per_node_step(task)
     return {
         "side": name,
         "status": "measured",
@@ -32,7 +32,7 @@ def measured(
         "seconds_each": seconds,
         "seconds_whole": median(answer["seconds"] for answer in answers),
         "node_steps_per_s": rate,
-        "gflops": rate * flops_per_node_step(task) / 1e9,
+        "gflops": None if flops is None else rate * flops / 1e9,
         **{key: answers[-1][key] for key in ("way", "batches", "mixing") if key in answers[-1]},
     }
 
@@ -55,7 +55,7 @@ def with_ratios(
         if row["status"] == "measured":
             more = {
                 "ratio": row["seconds"] / ours if ours else None,
-                "of_peak": row["gflops"] / peak_gflops,
+                "of_peak": None if row["gflops"] is None else row["gflops"] / peak_gflops,
             }
         found.append({**row, **more})
     return found
@@ -72,8 +72,14 @@ def verdict(row: dict[str, Any], loss: float, ours: float, first: float) -> str:
 
 
 def floors(task: Task, peak_gflops: float, copy_gb_per_s: float) -> dict[str, float]:
-    """Return the least seconds of a task on this machine: by its arithmetic, and by its bytes."""
+    """Return the least seconds of a task on this machine: by its arithmetic, and by its bytes.
+
+    Nothing, for a model whose arithmetic is not known.
+    """
+    flops, moved = flops_per_node_step(task), bytes_per_node_step(task)
+    if flops is None or moved is None:
+        return {}
     return {
-        "arithmetic_s": task.node_steps * flops_per_node_step(task) / (peak_gflops * 1e9),
-        "bytes_s": task.node_steps * bytes_per_node_step(task) / (copy_gb_per_s * 1e9),
+        "arithmetic_s": task.node_steps * flops / (peak_gflops * 1e9),
+        "bytes_s": task.node_steps * moved / (copy_gb_per_s * 1e9),
     }

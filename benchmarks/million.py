@@ -33,9 +33,9 @@ from folkman.engine.cells import (  # noqa: E402
     cell_seed,
     portions,
     run_portion,
-    simulate_cells,
 )
 from folkman.engine.simulate import Recording, simulate  # noqa: E402
+from folkman.experiment.cells import simulate_cells  # noqa: E402
 from folkman.problem.data import DataSet  # noqa: E402
 from folkman.problem.field import make_field  # noqa: E402
 from folkman.radio.cells import radio_cells  # noqa: E402

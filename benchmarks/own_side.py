@@ -47,6 +47,7 @@ class State(NamedTuple):
 
 def problem_of(task: Task, arrays: protocol.Arrays) -> Any:
     """Put the samples of the task on its nodes."""
+    from folkman.problem.models import MODELS
     from folkman.problem.problem import make_problem
 
     size = 4 * arrays.parts.size * arrays.pool_x.shape[1]
@@ -54,9 +55,11 @@ def problem_of(task: Task, arrays: protocol.Arrays) -> Any:
         raise NotAvailableError(
             f"{task.nodes} nodes hold {size / 2**30:.0f} GiB of samples, each its own copy"
         )
+    model = MODELS[task.model](
+        tuple(task.sample), task.classes, **({"hidden": tuple(task.hidden)} if task.hidden else {})
+    )
     return precise(
-        make_problem(_data(arrays), task.model, list(arrays.parts), batch=task.batch),
-        task.precision,
+        make_problem(_data(arrays), model, list(arrays.parts), batch=task.batch), task.precision
     )
 
 
@@ -177,22 +180,27 @@ def backend(order: dict[str, Any]) -> dict[str, Any]:
 def build() -> protocol.Learner:
     """Build folkman's side from the folder of a task."""
     task = Task(**protocol.task())
+    if task.config:
+        from benchmarks.configured import simulation_of as configured
+
+        return _connected(configured(task), task.seed)  # as `folkman run` does it
     if task.model == "softmax" and task.network != "radio":
         folkman.use_cores()  # as a user would; the CNN's kernels take all cores by themselves
-    return _connected(task) if task.cell is None else _cellular(task)
+    if task.cell is not None:
+        return _cellular(task)
+    return _connected(simulation_of(task, problem_of(task, protocol.load_arrays())))
 
 
-def _connected(task: Task) -> protocol.Learner:
+def _connected(simulation: Any, seed: int = 0) -> protocol.Learner:
     """All nodes average with all, or hear each other over one network."""
     import jax
 
     from folkman.engine.simulate import march, outcome, start
 
-    problem = problem_of(task, protocol.load_arrays())
-    simulation = simulation_of(task, problem)
+    problem = simulation.problem
 
     def begin(rounds: int) -> State:
-        path = march(simulation, jax.block_until_ready(start(simulation, seed=0)), rounds)
+        path = march(simulation, jax.block_until_ready(start(simulation, seed=seed)), rounds)
         begun = time.perf_counter()
         mark, _ = next(path)
         return State(mark, time.perf_counter() - begun, path)
@@ -227,8 +235,8 @@ def _cellular(task: Task) -> protocol.Learner:
     Nodes draw their own samples from the pool, and both evaluations are within the time.
     """
     from folkman.algorithm.fedavg import fedavg
-    from folkman.engine.cells import simulate_cells
     from folkman.engine.simulate import Recording
+    from folkman.experiment.cells import simulate_cells
     from folkman.problem.field import make_field
     from folkman.radio.delay import ideal
 

@@ -8,35 +8,62 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.gpu import gradient
 from benchmarks.measure import absent
 from benchmarks.pipe import SideFailedError
 from benchmarks.runs import OPPONENTS, Settings, learning
-from benchmarks.tasks import Task, Work, chosen, load_works
+from benchmarks.tasks import Task, Work, chosen, load_works, quicker
 from benchmarks.w5_experiment import experiment
+from folkman.checks import require
 from folkman.files import write_whole
 
-__all__ = ["NO_OPPONENT", "choose", "machine", "write_results"]
+__all__ = ["NO_OPPONENT", "QUICK_TIMES", "Asked", "choose", "machine", "write_results"]
 
 NO_OPPONENT = "none"
 
 
+QUICK_TIMES = 2
+"""Repetitions in a hurry."""
+
+
+class Asked(NamedTuple):
+    """Works beside those that have names."""
+
+    config: str | None = None
+    settings: tuple[str, ...] = ()
+    quick: bool = False
+
+
 def choose(
-    works: list[str], opponents: list[str], names: list[str]
+    works: list[str], opponents: list[str], names: list[str], asked: Asked | None = None
 ) -> tuple[list[Work], list[str]]:
     """Return the works and opponents asked for.
 
-    `names` are of either kind, and what is neither is refused.
+    `names` are of either kind, and what is neither is refused. With a configuration the works are
+    its own and those that are named.
     """
-    known = load_works()
+    known, asked = load_works(), asked or Asked()
+    require(
+        asked.config is not None or not asked.settings,
+        "--set overrides a configuration, and there is none; add --config FILE",
+    )
     if names:
         chosen(names, [*known, *OPPONENTS, NO_OPPONENT], "work or opponent")
-    picked = chosen([*works, *(name for name in names if name in known)], list(known), "work")
+    named = [*works, *(name for name in names if name in known)]
+    picked = [known[name] for name in chosen(named, list(known), "work")]
     rivals = [*opponents, *(name for name in names if name not in known)]
     against = [] if rivals == [NO_OPPONENT] else chosen(rivals, list(OPPONENTS), "opponent")
-    return [known[name] for name in picked], against
+    picked = picked if named or asked.config is None else []
+    if asked.quick:
+        picked = [quicker(work) for work in picked if work.quick or named]
+    if asked.config is not None:
+        from benchmarks.configured import work_of  # here and not above: it needs JAX
+
+        own = work_of(asked.config, asked.settings)
+        picked.append(quicker(own) if asked.quick else own)
+    return picked, against
 
 
 def write_results(

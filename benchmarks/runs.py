@@ -15,6 +15,7 @@ from benchmarks.environments import SCRIPTS, OpponentAbsentError, ensure
 from benchmarks.measure import absent, floors, measured, verdict, with_ratios
 from benchmarks.pipe import Side, SideFailedError
 from benchmarks.tasks import Task
+from benchmarks.unable import unable
 
 __all__ = ["OPPONENTS", "Rows", "Settings", "failed", "learning", "open_task", "own_module"]
 
@@ -77,7 +78,10 @@ def learning(
             other = stack.enter_context(open_task(beside))
             _start(sides, rows, BESIDE + beside.work, own_module("own_side", other), settings)
         for name in opponents:
-            _start_opponent(sides, rows, name, folder, settings)
+            if reason := unable(task, name):
+                rows.append(absent(name, "not available", reason))
+            else:
+                _start_opponent(sides, rows, name, folder, settings)
         answers = _in_turn(sides, rows, task, settings)
         peaks = answers.pop("peak", None)
         if not peaks:

@@ -7,7 +7,7 @@ from benchmarks.tasks import Work
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["cell", "remark", "table"]
+__all__ = ["COLUMNS", "cell", "remark", "table", "title"]
 
 COLUMNS = {
     "seconds": "seconds",
@@ -35,7 +35,11 @@ def table(work: Work, found: dict[str, Any]) -> "Table":
 
     rows = found["rows"]
     columns = [key for key in COLUMNS if any(row.get(key) is not None for row in rows)]
-    made = Table(title=escape(_title(work, found)), box=box.SIMPLE_HEAD, title_justify="left")
+    made = Table(
+        title=escape(f"{work.name}: {work.title}; {title(found)}"),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
     made.add_column("side", no_wrap=True)
     for key in columns:
         made.add_column(COLUMNS[key], justify="right", no_wrap=True)
@@ -58,17 +62,19 @@ def cell(key: str, value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _title(work: Work, found: dict[str, Any]) -> str:
-    task, parts = found.get("task"), [f"{work.name}: {work.title}"]
+def title(found: dict[str, Any]) -> str:
+    """Return what one run was of, and what the machine can do at most."""
+    task, parts = found.get("task"), []
     if task:
+        parts += [task["label"]] if task.get("label") else []
         cells = f" in cells of {task['cell']}" if task["cell"] else ""
         parts.append(f"{task['nodes']:,} nodes{cells}, {task['rounds']} rounds")
     if "peak" in found:
         peak, floors = found["peak"], found["floors"]
         parts.append(f"peak {peak['gemm_gflops']:.0f} GFLOP/s, {peak['copy_gb_per_s']:.0f} GB/s")
-        parts.append(
+        parts += [
             f"floors {floors['arithmetic_s']:.3g} s (arithmetic), {floors['bytes_s']:.3g} s (bytes)"
-        )
+        ] * bool(floors)
     return "; ".join(parts)
 
 

@@ -7,7 +7,7 @@ import pytest
 from folkman import MODELS, NETWORKS, Clock, Recording
 from folkman.algorithm.pieces.hierarchy import Hierarchy
 from folkman.energy import Energy
-from folkman.engine import cells
+from folkman.experiment import cells
 from folkman.packing import NONE
 from folkman.problem import data, field, partition, problem
 from folkman.radio import channel, geometry, latency, planning, replay, schedule, trace
@@ -101,7 +101,12 @@ DEFAULTS = [
         | SEED,
     ),
     (field.make_field, {"batch": None, "l2": 0.0} | SEED),
-    (cells.simulate_cells, SEED | {"at_once": None, "clock": Clock(), "recording": Recording()}),
+    (
+        cells.simulate_cells,
+        {"at_once": None, "clock": Clock(), "recording": Recording(), "engine": "here"}
+        | {"workers": None, "tls": ()}
+        | SEED,
+    ),
     (
         Energy,  # docs/energy.md
         {"radiated_w": None, "amplifier_efficiency": 0.35, "transmit_circuit_w": 0.0828}

@@ -53,6 +53,7 @@ PARSED_ONLY = {
     ),
     "python -m benchmarks.comparison": "takes hours, and is of the repository, not of the package",
     "python benchmarks/laws.py": "takes minutes, and is of the repository, not of the package",
+    "python benchmarks/cells_on_workers.py": "takes minutes, and is of the repository",
     "python benchmarks/pictures.py": "needs a browser, and the demo",
     "folkman reproduce all --size smoke": SMOKE,
     "folkman reproduce all --check": "needs MNIST; run in tests/papers/test_reproduce.py"

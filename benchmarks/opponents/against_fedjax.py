@@ -21,11 +21,13 @@ def build():
     """Build the algorithm and its clients."""
     task, arrays = protocol.task(), protocol.load_arrays()
     x, y = arrays.samples()
-    held = {i: {"x": x[i], "y": y[i]} for i in range(task["nodes"])}
+    form, counts = protocol.form(task), arrays.counts
+    own = [slice(None) if counts is None else slice(int(counts[i])) for i in range(task["nodes"])]
+    held = {i: {"x": x[i, rows], "y": y[i, rows]} for i, rows in enumerate(own)}
     clients = list(fedjax.InMemoryFederatedData(held).clients())
 
     def loss(params, batch, key):
-        return jax_models.loss(task["model"], False, params, batch["x"], batch["y"])
+        return jax_models.loss(form, False, params, batch["x"], batch["y"])
 
     drawing = fedjax.ShuffleRepeatBatchHParams(
         batch_size=task["batch"] or task["samples"], num_epochs=None, num_steps=1, seed=0
@@ -33,7 +35,7 @@ def build():
     algorithm = fed_avg.federated_averaging(
         jax.grad(loss), fedjax.optimizers.sgd(task["step"]), fedjax.optimizers.sgd(1.0), drawing
     )
-    initial = jax_models.from_flat(task["model"], arrays.initial)
+    initial = jax_models.from_flat(form, arrays.initial)
     key = jax.random.PRNGKey(0)
 
     def learn(state, rounds):
@@ -49,7 +51,7 @@ def build():
         f"{version('fedjax')}, jax {jax.__version__}",
         lambda rounds: algorithm.init(initial),
         learn,
-        lambda state: np.asarray(jax_models.to_flat(task["model"], state.params)),
+        lambda state: np.asarray(jax_models.to_flat(form, state.params)),
         notes={"batches": "own"} if task["batch"] else {},
     )
 

@@ -32,8 +32,9 @@ def main(grid, context):
 def build(grid):
     """Build the strategy's start; the clients hold the samples."""
     task, arrays = protocol.task(), protocol.load_arrays()
-    first = torch_models.from_flat(task["model"], arrays.initial)
-    config = {"folder": str(protocol.folder()), "model": task["model"], "step": task["step"]}
+    form = protocol.form(task)
+    first = torch_models.from_flat(form, arrays.initial)
+    config = {"folder": str(protocol.folder()), "step": task["step"]}
 
     def learn(state, rounds):
         strategy = FedAvg(
@@ -50,7 +51,7 @@ def build(grid):
         f"{version('flwr')}, ray {version('ray')}",
         lambda rounds: None,
         learn,
-        lambda result: torch_models.to_flat(task["model"], result.arrays.to_torch_state_dict()),
+        lambda result: torch_models.to_flat(form, result.arrays.to_torch_state_dict()),
     )
 
 

@@ -37,9 +37,9 @@ TIME_STEPS = 100  # a round, as in gossipy's own examples
 class Net(TorchModel):
     """A model that starts where all start."""
 
-    def __init__(self, name, initial):
+    def __init__(self, form, initial):
         super().__init__()
-        self.net = torch_models.make(name, initial)
+        self.net = torch_models.make(form, initial)
 
     def init_weights(self):
         """Keep the common first model."""
@@ -54,14 +54,17 @@ def build():
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     logging.disable(logging.INFO)
     task, arrays = protocol.task(), protocol.load_arrays()
+    form = protocol.form(task)
     x, y = (torch.from_numpy(part) for part in arrays.samples())
-    samples = ClassificationDataHandler(x.reshape(-1, 784), y.reshape(-1).long(), test_size=0)
+    samples = ClassificationDataHandler(
+        x.reshape(-1, x.shape[-1]), y.reshape(-1).long(), test_size=0
+    )
 
     def begin(rounds):
         set_seed(0)
         spread = DataDispatcher(samples, n=task["nodes"], eval_on_user=False)
         prototype = TorchModelHandler(
-            net=Net(task["model"], arrays.initial),
+            net=Net(form, arrays.initial),
             optimizer=torch.optim.SGD,
             optimizer_params={"lr": task["step"]},
             criterion=torch.nn.functional.cross_entropy,
@@ -88,9 +91,7 @@ def build():
 
     def model(state):
         nets = [node.model_handler.model.net for node in state[0].values()]
-        return np.mean(
-            [torch_models.to_flat(task["model"], net.state_dict()) for net in nets], axis=0
-        )
+        return np.mean([torch_models.to_flat(form, net.state_dict()) for net in nets], axis=0)
 
     return protocol.Learner(
         version("gossipy-dfl"), begin, learn, model, notes={"batches": "own", "mixing": "pairs"}

@@ -22,9 +22,9 @@ from pfl.model.pytorch import PyTorchModel
 class Net(torch.nn.Module):
     """A model with the loss that pfl asks for."""
 
-    def __init__(self, name, initial):
+    def __init__(self, form, initial):
         super().__init__()
-        self.net = torch_models.make(name, initial)
+        self.net = torch_models.make(form, initial)
 
     def loss(self, x, y, eval=False):  # noqa: A002 - pfl passes it by this name
         """Return the mean cross-entropy."""
@@ -54,7 +54,7 @@ def build():
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     task, arrays = protocol.task(), protocol.load_arrays()
     x, y = arrays.samples()
-    users = list(range(task["nodes"]))
+    users, form = list(range(task["nodes"])), protocol.form(task)
 
     def begin(rounds):
         counted = Rounds()
@@ -63,7 +63,7 @@ def build():
             rows = slice(None) if arrays.draws is None else arrays.draws[counted.done, i]
             return Dataset([x[i, rows], y[i, rows]])
 
-        net = Net(task["model"], arrays.initial)
+        net = Net(form, arrays.initial)
         model = PyTorchModel(
             net,
             local_optimizer_create=torch.optim.SGD,
@@ -98,7 +98,7 @@ def build():
         return state
 
     def model(state):
-        return np.asarray(torch_models.to_flat(task["model"], state[0].net.state_dict()))
+        return np.asarray(torch_models.to_flat(form, state[0].net.state_dict()))
 
     return protocol.Learner(version("pfl"), begin, learn, model)
 

@@ -19,7 +19,7 @@ def build():
     torch.backends.cudnn.benchmark = True
     task, arrays = protocol.task(), protocol.load_arrays()
     x, y = (torch.from_numpy(part).cuda() for part in arrays.samples())
-    y = y.long()
+    y, form = y.long(), protocol.form(task)
 
     made = {}
 
@@ -27,16 +27,14 @@ def build():
         asked = order["precision"], order["way"]
         if asked not in made:
             made[asked] = _prepared(
-                torch_models.make(task["model"], arrays.initial, "tuned" in asked[1]), *asked
+                torch_models.make(form, arrays.initial, "tuned" in asked[1]), *asked
             )
         loss, net = made[asked]
         if order.get("show"):
             _gradient(loss, net, x, y)
             slopes = {name: each.grad for name, each in net.named_parameters()}
             return {
-                "gradient": protocol.keep(
-                    "gradient", torch_models.to_flat(task["model"], slopes) / len(x)
-                )
+                "gradient": protocol.keep("gradient", torch_models.to_flat(form, slopes) / len(x))
             }
         return _timed(loss, net, x, y, order["times"])
 

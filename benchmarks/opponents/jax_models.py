@@ -1,7 +1,7 @@
-"""The two models in plain JAX, over folkman's flat vector cut into tensors, plain and hand-tuned.
+"""The models in plain JAX, over folkman's flat vector cut into tensors, plain and hand-tuned.
 
-The softmax kernel is (inputs, outputs) here, as one writes it, and (outputs, inputs) in the flat
-vector.
+Dense kernels of softmax and mlp are (inputs, outputs) here, as one writes them, and (outputs,
+inputs) in the flat vector.
 """
 
 import jax
@@ -9,52 +9,64 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-SHAPES = {
-    "softmax": (("w", (784, 10)), ("b", (10,))),
-    "cnn": (
-        ("c0", (5, 5, 1, 32)),
-        ("a0", (32,)),
-        ("c1", (5, 5, 32, 32)),
-        ("a1", (32,)),
-        ("d0", (1568, 256)),
-        ("b0", (256,)),
-        ("d1", (256, 10)),
-        ("b1", (10,)),
-    ),
-}
 BAND = np.asarray(abs(np.arange(32)[:, None] - np.arange(32)) <= 4, np.float32)
 SCALE = 0.001 / 9
 
 
-def from_flat(name, flat):
+def shapes(form):
+    """Return the names and shapes of the tensors, in the order of the flat vector."""
+    if form.model != "cnn":
+        found = []
+        for layer, (fan_in, fan_out) in enumerate(zip(form.widths, form.widths[1:])):
+            found += [(f"w{layer}", (fan_in, fan_out)), (f"b{layer}", (fan_out,))]
+        return found
+    height, width, channels = form.sample
+    return [
+        ("c0", (5, 5, channels, 32)),
+        ("a0", (32,)),
+        ("c1", (5, 5, 32, 32)),
+        ("a1", (32,)),
+        ("d0", ((height // 4) * (width // 4) * 32, 256)),
+        ("b0", (256,)),
+        ("d1", (256, form.classes)),
+        ("b1", (form.classes,)),
+    ]
+
+
+def from_flat(form, flat):
     """Cut the flat vector into named tensors."""
     tensors, start = {}, 0
-    for key, shape in SHAPES[name]:
+    for key, shape in shapes(form):
         size = int(np.prod(shape))
         part, start = flat[start : start + size], start + size
-        tensors[key] = jnp.asarray(
-            part.reshape(shape[::-1]).T if key == "w" else part.reshape(shape)
-        )
+        turned = key.startswith("w")
+        tensors[key] = jnp.asarray(part.reshape(shape[::-1]).T if turned else part.reshape(shape))
     return tensors
 
 
-def to_flat(name, tensors):
+def to_flat(form, tensors):
     """Join the named tensors into the flat vector."""
     arrays = {key: np.asarray(tensor) for key, tensor in tensors.items()}
     return np.concatenate(
-        [(arrays[key].T if key == "w" else arrays[key]).ravel() for key, _ in SHAPES[name]]
+        [(arrays[key].T if key.startswith("w") else arrays[key]).ravel() for key, _ in shapes(form)]
     )
 
 
-def loss(name, tuned, p, x, y):
-    """Return the mean cross-entropy of flattened images."""
-    scores = x @ p["w"] + p["b"] if name == "softmax" else _cnn(tuned, p, x)
+def loss(form, tuned, p, x, y):
+    """Return the mean cross-entropy of flattened samples."""
+    scores = _cnn(form, tuned, p, x) if form.model == "cnn" else _dense(form, p, x)
     return -jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None], 1).mean()
 
 
-def _cnn(tuned, p, x):
+def _dense(form, p, h):
+    for layer in range(len(form.widths) - 1):
+        h = (jax.nn.relu(h) if layer else h) @ p[f"w{layer}"] + p[f"b{layer}"]
+    return h
+
+
+def _cnn(form, tuned, p, x):
     pool, norm = (_pool_by_reshape, _norm_by_band) if tuned else (_pool, _norm)
-    h = norm(pool(jax.nn.relu(_convolve(x.reshape(-1, 28, 28, 1), p["c0"]) + p["a0"])))
+    h = norm(pool(jax.nn.relu(_convolve(x.reshape(-1, *form.sample), p["c0"]) + p["a0"])))
     h = pool(norm(jax.nn.relu(_convolve(h, p["c1"]) + p["a1"])))
     return jax.nn.relu(h.reshape(len(h), -1) @ p["d0"] + p["b0"]) @ p["d1"] + p["b1"]
 

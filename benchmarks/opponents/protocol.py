@@ -22,7 +22,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Arrays", "Learner", "folder", "keep", "load_arrays", "serve", "task"]
+__all__ = ["Arrays", "Form", "Learner", "folder", "form", "keep", "load_arrays", "serve", "task"]
+
+
+class Form(NamedTuple):
+    """What a model is made of."""
+
+    model: str  # softmax, mlp or cnn
+    sample: tuple[int, ...]  # height, width, channels of an image; any shape for dense models
+    hidden: tuple[int, ...]
+    classes: int
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Return the widths of a dense model, from the features to the classes."""
+        return (int(np.prod(self.sample)), *self.hidden, self.classes)
 
 
 class Arrays(NamedTuple):
@@ -33,10 +47,18 @@ class Arrays(NamedTuple):
     parts: np.ndarray  # (node, sample) rows of the pool
     initial: np.ndarray  # (d,) the common first model, in folkman's layout
     draws: np.ndarray | None  # (round, node, batch) which of its samples a node takes; None for all
+    counts: np.ndarray | None = None  # (node,) samples that are real, where nodes hold unequal many
+    shares: np.ndarray | None = None  # (node,) what a node weighs in the average; None: all alike
 
     def samples(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return every node's own samples, (node, sample, 784) and (node, sample)."""
+        """Return every node's own samples, (node, sample, feature) and (node, sample), padded."""
         return self.pool_x[self.parts], self.pool_y[self.parts]
+
+    def rows(self, k: int, i: int) -> Any:
+        """Return which of its samples node i takes in round k: rows, or a slice of all."""
+        if self.draws is not None:
+            return self.draws[k, i]
+        return slice(None) if self.counts is None else slice(int(self.counts[i]))
 
 
 class Learner(NamedTuple):
@@ -62,9 +84,15 @@ def folder() -> Path:
     return Path(sys.argv[1])
 
 
-def task() -> dict[str, Any]:
-    """Return the task."""
-    return json.loads((folder() / "task.json").read_text(encoding="utf-8"))
+def task(given: str | None = None) -> dict[str, Any]:
+    """Return the task, of another folder where one is given."""
+    place = Path(given) if given else folder()
+    return json.loads((place / "task.json").read_text(encoding="utf-8"))
+
+
+def form(task: Mapping[str, Any]) -> Form:
+    """Return what the model of a task is made of."""
+    return Form(task["model"], tuple(task["sample"]), tuple(task["hidden"]), task["classes"])
 
 
 def load_arrays(given: str | None = None) -> Arrays:
@@ -73,8 +101,11 @@ def load_arrays(given: str | None = None) -> Arrays:
     pool_x, pool_y, parts, initial = (
         np.load(place / f"{name}.npy") for name in ("pool_x", "pool_y", "parts", "initial")
     )
-    draws = place / "draws.npy"
-    return Arrays(pool_x, pool_y, parts, initial, np.load(draws) if draws.exists() else None)
+    draws, counts, shares = (
+        np.load(path) if (path := place / f"{name}.npy").exists() else None
+        for name in ("draws", "counts", "shares")
+    )
+    return Arrays(pool_x, pool_y, parts, initial, draws, counts, shares)
 
 
 def keep(name: str, values: np.ndarray) -> str:

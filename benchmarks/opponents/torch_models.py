@@ -1,4 +1,4 @@
-"""The two models in PyTorch, the CNN plain and hand-tuned.
+"""The models in PyTorch, the CNN plain and hand-tuned.
 
 Also the way to folkman's flat vector and back.
 """
@@ -15,18 +15,24 @@ SCALE = 0.001 / 9
 class CNN(nn.Module):
     """The paper's CNN with PyTorch's own layers."""
 
-    def __init__(self):
+    def __init__(self, form):
         super().__init__()
-        self.conv0 = nn.Conv2d(1, 32, 5, padding=2)
+        self.sample = form.sample
+        height, width, channels = form.sample
+        self.conv0 = nn.Conv2d(channels, 32, 5, padding=2)
         self.conv1 = nn.Conv2d(32, 32, 5, padding=2)
         self.pool = nn.MaxPool2d(2)
         self.norm = nn.LocalResponseNorm(9, alpha=9 * SCALE, beta=0.75, k=1.0)
-        self.dense0 = nn.Linear(1568, 256)
-        self.dense1 = nn.Linear(256, 10)
+        self.dense0 = nn.Linear((height // 4) * (width // 4) * 32, 256)
+        self.dense1 = nn.Linear(256, form.classes)
+
+    def images(self, x):
+        """Return flattened images with their channels first in order, and last in memory."""
+        return x.reshape(-1, *self.sample).permute(0, 3, 1, 2)
 
     def forward(self, x):
         """Return the scores of flattened images."""
-        h = self.norm(self.pool(self.conv0(x.reshape(-1, 1, 28, 28)).relu()))
+        h = self.norm(self.pool(self.conv0(self.images(x).contiguous()).relu()))
         h = self.pool(self.norm(self.conv1(h).relu()))
         return self.dense1(self.dense0(h.flatten(1)).relu())
 
@@ -58,74 +64,84 @@ class TunedCNN(CNN):
 
     def forward(self, x):
         """Return the scores of flattened images."""
-        h = x.reshape(-1, 28, 28, 1).permute(
-            0, 3, 1, 2
-        )  # the strides of channels last: .contiguous() would not set them
+        h = self.images(x)  # the strides of channels last: .contiguous() would not set them
         h = _BandNorm.apply(self.pool(self.conv0(h).relu()))
         h = self.pool(_BandNorm.apply(self.conv1(h).relu()))
         return self.dense1(self.dense0(h.flatten(1)).relu())
 
 
-def make(name, initial, tuned=False):
+def make(form, initial, tuned=False):
     """Build a model that starts at folkman's flat vector."""
-    if name == "softmax":
-        net = nn.Linear(784, 10)
+    if form.model == "cnn":
+        net = TunedCNN(form).to(memory_format=torch.channels_last) if tuned else CNN(form)
     else:
-        net = TunedCNN().to(memory_format=torch.channels_last) if tuned else CNN()
-    net.load_state_dict(from_flat(name, initial))
+        dense = [nn.Linear(*widths) for widths in zip(form.widths, form.widths[1:])]
+        layers = [part for layer in dense for part in (layer, nn.ReLU())][:-1]
+        net = nn.Sequential(*layers) if len(dense) > 1 else dense[0]
+    net.load_state_dict(from_flat(form, initial))
     return net
 
 
-def from_flat(name, flat):
+def _layers(form):
+    """Return the names of the layers, and the shapes of their kernels in the flat vector."""
+    if form.model != "cnn":
+        shapes = [(b, a) for a, b in zip(form.widths, form.widths[1:])]
+        return [(f"{2 * k}." if form.hidden else "", shape) for k, shape in enumerate(shapes)]
+    height, width, channels = form.sample
+    flat = (height // 4) * (width // 4) * 32
+    return [
+        ("conv0.", (5, 5, channels, 32)),
+        ("conv1.", (5, 5, 32, 32)),
+        ("dense0.", (flat, 256)),
+        ("dense1.", (256, form.classes)),
+    ]
+
+
+def from_flat(form, flat):
     """Cut folkman's flat vector into PyTorch's tensors.
 
-    Kernels are height, width, in, out; softmax's out, in.
+    Kernels of the CNN are height, width, in, out there; those of softmax and mlp out, in.
     """
     flat = np.asarray(flat)
-    if name == "softmax":
-        return {"weight": _tensor(flat[:7840].reshape(10, 784)), "bias": _tensor(flat[7840:])}
     tensors, start = {}, 0
-    for layer, shape in _CNN_SHAPES:
-        size = int(np.prod(shape))
+    for layer, shape in _layers(form):
+        size, outputs = int(np.prod(shape)), shape[-1] if form.model == "cnn" else shape[0]
         kernel, start = flat[start : start + size].reshape(shape), start + size
-        tensors[f"{layer}.weight"] = _tensor(_kernel_in(layer, kernel))
-        tensors[f"{layer}.bias"] = _tensor(flat[start : start + shape[-1]])
-        start += shape[-1]
+        tensors[f"{layer}weight"] = _tensor(_kernel_in(form, layer, kernel))
+        tensors[f"{layer}bias"] = _tensor(flat[start : start + outputs])
+        start += outputs
     return tensors
 
 
-def to_flat(name, tensors):
+def to_flat(form, tensors):
     """Join PyTorch's tensors into folkman's flat vector."""
     arrays = {key: value.detach().cpu().contiguous().numpy() for key, value in tensors.items()}
-    if name == "softmax":
-        return np.concatenate([arrays["weight"].ravel(), arrays["bias"]])
     parts = []
-    for layer, _ in _CNN_SHAPES:
-        parts += [_kernel_out(layer, arrays[f"{layer}.weight"]).ravel(), arrays[f"{layer}.bias"]]
+    for layer, _ in _layers(form):
+        kernel = _kernel_out(form, layer, arrays[f"{layer}weight"])
+        parts += [kernel.ravel(), arrays[f"{layer}bias"]]
     return np.concatenate(parts)
 
 
-_CNN_SHAPES = (
-    ("conv0", (5, 5, 1, 32)),
-    ("conv1", (5, 5, 32, 32)),
-    ("dense0", (1568, 256)),
-    ("dense1", (256, 10)),
-)
-
-
-def _kernel_in(layer, kernel):
+def _kernel_in(form, layer, kernel):
+    if form.model != "cnn":
+        return kernel
     if layer.startswith("conv"):
         return kernel.transpose(3, 2, 0, 1)
-    if layer == "dense0":  # flattened as (7, 7, channel) there, as (channel, 7, 7) here
-        return kernel.reshape(7, 7, 32, 256).transpose(3, 2, 0, 1).reshape(256, 1568)
+    if layer == "dense0.":  # flattened as (height, width, channel) there, channel first here
+        height, width = form.sample[0] // 4, form.sample[1] // 4
+        return kernel.reshape(height, width, 32, 256).transpose(3, 2, 0, 1).reshape(256, -1)
     return kernel.T
 
 
-def _kernel_out(layer, kernel):
+def _kernel_out(form, layer, kernel):
+    if form.model != "cnn":
+        return kernel
     if layer.startswith("conv"):
         return kernel.transpose(2, 3, 1, 0)
-    if layer == "dense0":
-        return kernel.reshape(256, 32, 7, 7).transpose(2, 3, 1, 0).reshape(1568, 256)
+    if layer == "dense0.":
+        height, width = form.sample[0] // 4, form.sample[1] // 4
+        return kernel.reshape(256, 32, height, width).transpose(2, 3, 1, 0).reshape(-1, 256)
     return kernel.T
 
 

@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from folkman.deploy.export import export
     from folkman.deploy.predict import Predictions
     from folkman.energy import Energy
-    from folkman.engine.cells import simulate_cells
     from folkman.engine.compute_times import ComputeTimes
     from folkman.engine.reference import reference
     from folkman.engine.simulate import Clock, Recording, simulate
+    from folkman.experiment.cells import simulate_cells
     from folkman.experiment.rank import Ranked, rank
     from folkman.experiment.run import compare, run
     from folkman.experiment.sweep import sweep
@@ -122,10 +122,10 @@ _HOMES = {
     "folkman.deploy.export": "export",
     "folkman.deploy.predict": "Predictions",
     "folkman.energy": "Energy",
-    "folkman.engine.cells": "simulate_cells",
     "folkman.engine.compute_times": "ComputeTimes",
     "folkman.engine.reference": "reference",
     "folkman.engine.simulate": "Clock Recording simulate",
+    "folkman.experiment.cells": "simulate_cells",
     "folkman.experiment.rank": "Ranked rank",
     "folkman.experiment.run": "compare run",
     "folkman.experiment.sweep": "sweep",

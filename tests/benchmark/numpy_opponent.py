@@ -17,11 +17,12 @@ from benchmarks.opponents import protocol  # noqa: E402
 def build():
     task, arrays = protocol.task(), protocol.load_arrays()
     x, y = arrays.samples()
+    classes = task["classes"]
     step = task["step"] * (2 if MODE == "wrong" else 1)
     print("what an opponent prints does not disturb the protocol")
 
     def gradient(w, xs, ys):
-        scores = xs @ w[:-10].reshape(10, 784).T + w[-10:]
+        scores = xs @ w[:-classes].reshape(classes, -1).T + w[-classes:]
         odds = np.exp(scores - scores.max(1, keepdims=True))
         odds /= odds.sum(1, keepdims=True)
         odds[np.arange(len(ys)), ys] -= 1
@@ -33,9 +34,9 @@ def build():
         for k in range(rounds):
             moved = []
             for i in range(task["nodes"]):
-                rows = slice(None) if arrays.draws is None else arrays.draws[k, i]
+                rows = arrays.rows(k, i)
                 moved.append(w - step * gradient(w, x[i, rows], y[i, rows]))
-            w = np.mean(moved, axis=0)
+            w = np.average(moved, axis=0, weights=arrays.shares)
         return w
 
     def begin(rounds):

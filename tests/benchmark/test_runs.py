@@ -17,7 +17,7 @@ from benchmarks import gpu, results, runs
 from benchmarks.command import app
 from benchmarks.environments import OpponentAbsentError
 from benchmarks.gpu import gradient
-from benchmarks.opponents.protocol import Arrays
+from benchmarks.opponents.protocol import Arrays, Form
 from benchmarks.own_side import NotAvailableError, gradient_timer, problem_of
 from benchmarks.tasks import Task, load_works
 
@@ -98,7 +98,8 @@ def test_the_command_prints_a_table_and_writes_what_it_prints_as_json(found, tmp
     told = json.loads(done.stdout.splitlines()[-1])
     assert told == json.loads(out.read_text(encoding="utf-8"))
     assert [work["name"] for work in told["works"]] == ["W1", "W2"]
-    assert told["works"][0]["runs"] == [found | {"asked": ["torch", "jax"]}]
+    shown = json.loads(json.dumps(found | {"asked": ["torch", "jax"]}))
+    assert told["works"][0]["runs"] == [shown]
     assert told["command"][:3] == ["python", "-m", "benchmarks"]
     assert "x folkman" in done.stderr
 
@@ -231,16 +232,17 @@ def test_the_tuned_cnn_of_pytorch_is_the_plain_one_in_sixteen_bits_too():
     from benchmarks.opponents import torch_models
 
     torch.manual_seed(0)
+    form = Form("cnn", (28, 28, 1), (), 10)
     x, y = torch.rand(8, 784), torch.arange(8)
-    initial = torch_models.to_flat("cnn", torch_models.CNN().state_dict())
+    initial = torch_models.to_flat(form, torch_models.CNN(form).state_dict())
     found = {}
     for tuned, precision in ((False, "float32"), (True, "float32"), (True, "bfloat16")):
-        net = torch_models.make("cnn", initial, tuned)
+        net = torch_models.make(form, initial, tuned)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
             loss = torch.nn.functional.cross_entropy(net(x).float(), y)
         loss.backward()
         found[tuned, precision] = torch_models.to_flat(
-            "cnn", {k: v.grad for k, v in net.named_parameters()}
+            form, {k: v.grad for k, v in net.named_parameters()}
         )
 
     plain = found.pop((False, "float32"))

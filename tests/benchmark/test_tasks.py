@@ -6,23 +6,27 @@ import pytest
 
 from benchmarks.environments import SCRIPTS, OpponentAbsentError, ensure
 from benchmarks.measure import floors, measured, verdict, with_ratios
-from benchmarks.results import choose
+from benchmarks.results import Asked, choose
 from benchmarks.runs import OPPONENTS
 from benchmarks.tables import remark
 from benchmarks.tasks import (
     CLASSES,
     IMAGE,
-    NUM_PARAMETERS,
     Task,
     bytes_per_node_step,
     flops_per_node_step,
     load_works,
+    num_parameters,
+    quicker,
 )
 from folkman.problem.models import MODELS
 
 TASK = Task(
     "t", "softmax", nodes=3, samples=10, batch=None, rounds=4, step=0.1, network="free", cell=None
 )
+
+
+FLOPS, BYTES = 2 * 10 * 2 * 7840, 4 * (10 * 784 + 4 * 7850)
 
 
 def test_the_works_are_those_asked_for():
@@ -36,21 +40,47 @@ def test_the_works_are_those_asked_for():
     assert sum(task.nodes * task.samples for task in found["W4"].tasks) == 2 * 60_000
 
 
-@pytest.mark.parametrize("model", ["softmax", "cnn"])
-def test_the_arithmetic_is_that_of_the_models_own_kernels(model):
+@pytest.mark.parametrize(
+    ("model", "options", "sample", "classes"),
+    [
+        ("softmax", {}, IMAGE, CLASSES),
+        ("mlp", {"hidden": (32, 16)}, (8, 8, 1), 4),
+        ("cnn", {}, IMAGE, CLASSES),
+        ("cnn", {}, (32, 16, 3), 7),
+    ],
+)
+def test_the_arithmetic_is_that_of_the_models_own_kernels(model, options, sample, classes):
     """Every kernel is used once at each position of its output, forward, for its gradient, and for
     its input's."""
-    layout = MODELS[model](IMAGE, CLASSES).layout
-    positions = {"conv0/kernel": 28 * 28, "conv1/kernel": 14 * 14}
+    layout, (height, width, _) = MODELS[model](sample, classes, **options).layout, sample
+    positions = {"conv0/kernel": height * width, "conv1/kernel": height * width // 4}
     forward = {
         name: positions.get(name, 1) * prod(s) for name, s in layout.shapes if "kernel" in name
     }
     first = next(iter(forward.values()))
+    task = TASK._replace(model=model, batch=7, sample=sample, classes=classes, **options)
 
-    assert layout.size == NUM_PARAMETERS[model]
-    assert flops_per_node_step(TASK._replace(model=model, batch=7)) == 2 * 7 * (
-        3 * sum(forward.values()) - first
-    )
+    assert num_parameters(task) == layout.size
+    assert flops_per_node_step(task) == 2 * 7 * (3 * sum(forward.values()) - first)
+
+
+def test_the_arithmetic_of_a_model_that_is_not_known_is_left_out():
+    task = TASK._replace(model="gru")
+    row = measured(task, "x", "1", [{"seconds": 1.0}])
+
+    assert floors(task, 2.0, 4.0) == {}
+    assert with_ratios([row], 10.0, own="x")[0]["of_peak"] is None
+    assert with_ratios([row], 10.0, own="x")[0]["ratio"] == 1.0
+
+
+def test_in_a_hurry_there_are_a_tenth_of_the_rounds_and_no_large_tasks():
+    works = load_works()
+
+    assert [name for name, work in works.items() if work.quick] == ["W1m", "W2", "W2a", "W3"]
+    assert [task.rounds for task in quicker(works["W3"]).tasks] == [40, 20, 5]
+    assert [work.name for work in choose([], [], [], Asked(quick=True))[0]] == [
+        *("W1m", "W2", "W2a", "W3")
+    ]
 
 
 def test_the_bytes_are_samples_and_four_times_the_model():
@@ -60,8 +90,8 @@ def test_the_bytes_are_samples_and_four_times_the_model():
 def test_the_floors_are_work_over_rate():
     found = floors(TASK, peak_gflops=2.0, copy_gb_per_s=4.0)
 
-    assert found["arithmetic_s"] == pytest.approx(12 * flops_per_node_step(TASK) / 2e9)
-    assert found["bytes_s"] == pytest.approx(12 * bytes_per_node_step(TASK) / 4e9)
+    assert found["arithmetic_s"] == pytest.approx(12 * FLOPS / 2e9)
+    assert found["bytes_s"] == pytest.approx(12 * BYTES / 4e9)
 
 
 def test_a_row_is_the_median_without_what_was_aside():
@@ -72,7 +102,7 @@ def test_a_row_is_the_median_without_what_was_aside():
     assert row["seconds"] == 2.0
     assert row["seconds_each"] == [1.0, 9.0, 2.0]
     assert row["node_steps_per_s"] == 6.0
-    assert row["gflops"] == pytest.approx(6.0 * flops_per_node_step(TASK) / 1e9)
+    assert row["gflops"] == pytest.approx(6.0 * FLOPS / 1e9)
 
 
 def test_ratios_are_times_of_folkmans():

@@ -12,8 +12,8 @@ import pytest
 
 import folkman as fm
 from folkman.engine import cells
-from folkman.engine.cells import simulate_cells
 from folkman.engine.simulate import Recording, simulate
+from folkman.experiment.cells import simulate_cells
 from folkman.problem.field import make_field
 from folkman.radio.network import RadioNetwork
 from folkman.radio.replay import replay

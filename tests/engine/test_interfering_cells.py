@@ -7,8 +7,9 @@ import pytest
 
 import folkman as fm
 from folkman.engine import cells
-from folkman.engine.cells import cell_seed, simulate_cells
+from folkman.engine.cells import cell_seed
 from folkman.engine.simulate import Recording, simulate
+from folkman.experiment.cells import simulate_cells
 from folkman.problem.field import make_field
 from folkman.radio.cells import radio_cells
 from folkman.radio.network import RadioNetwork

@@ -1,6 +1,7 @@
 """Many cells: the same algorithm in each, side by side.
 
-    run = simulate_cells(field, network, algorithm, slots=200, seed=0)
+    work = CellWork(field, network, algorithm, slots=200)
+    run = joined(work, in_turn(work, portions(field)))
 
 Cells do not share parameters, so a few at a time run to the end as one compiled program over a
 leading cell axis (parted over the cores where `use_cores` made devices of them): time is linear in
@@ -12,7 +13,7 @@ Cells that interfere are a `RadioCells` (`folkman.radio.cells`). Cell c is then,
     simulate(field.cell(c), network.cell(c), algorithm, slots=200, seed=cell_seed(0, c))
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import nan
@@ -54,8 +55,8 @@ from folkman.radio.cells import PlacedRadio, RadioCells
 from folkman.radio.delivery import Network, check_horizon
 from folkman.record.run import ENERGY_COLUMNS, Run
 
-__all__ = ["CellWork", "Portion", "cell_seed", "joined", "portions", "run_portion"]
-__all__ += ["simulate_cells"]
+__all__ = ["CellWork", "Portion", "cell_seed", "cut", "fitting", "in_turn", "joined", "portions"]
+__all__ += ["run_portion"]
 
 ROOM_BYTES = 10**9
 """Memory for the samples and states of the cells that run at once."""
@@ -115,6 +116,7 @@ class Portion(NamedTuple):
     models: NDArray  # (cell, d)
 
 
+<<<<<<< HEAD
 def simulate_cells(  # noqa: PLR0913 - all but three by name
     field: Field,  # the cells and their data
     network: Network | RadioCells,
@@ -136,14 +138,17 @@ def simulate_cells(  # noqa: PLR0913 - all but three by name
     work.check()
     parts = portions(field, at_once)
     found = []
+=======
+def in_turn(work: CellWork, parts: Sequence[range]) -> Iterator[Portion]:
+    """Yield what the portions of cells left, one after the other in this process."""
+>>>>>>> bench
     with ThreadPoolExecutor(1) as beside:  # the next cells' samples are drawn while these run
-        coming = beside.submit(field.drawn, parts[0])
+        coming = beside.submit(work.field.drawn, parts[0])
         for number, cells in enumerate(parts):
             drawn = coming.result()
             if number + 1 < len(parts):
-                coming = beside.submit(field.drawn, parts[number + 1])
-            found.append(run_portion(work, cells, drawn))
-    return joined(work, found)
+                coming = beside.submit(work.field.drawn, parts[number + 1])
+            yield run_portion(work, cells, drawn)
 
 
 def run_portion(work: CellWork, cells: range, drawn: NDArray[np.int32] | None = None) -> Portion:
@@ -155,8 +160,9 @@ def run_portion(work: CellWork, cells: range, drawn: NDArray[np.int32] | None = 
     return Portion(len(cells), rows, last)
 
 
-def joined(work: CellWork, found: Sequence[Portion]) -> Run:
+def joined(work: CellWork, found: Iterable[Portion]) -> Run:
     """Return the run of all cells from its portions, in their order."""
+    found = list(found)
     run = Run(work.algorithm.name, work.algorithm.name, work.seed)
     for rows in zip(*(portion.rows for portion in found), strict=True):
         note(run, _joined(list(rows), [portion.cells for portion in found]))
@@ -171,16 +177,22 @@ def cell_seed(seed: int, cell: int) -> int:
 
 
 def portions(field: Field, at_once: int | None = None) -> list[range]:
-    """Cut the cells into equal runs of cells, the last one perhaps shorter."""
-    states = COPIES * 4 * field.first.num_nodes * field.first.dim
-    size = max(1, _room_bytes() // (field.cell_bytes + states)) if at_once is None else at_once
-    require(size >= 1, f"at least one cell must run at once, got {size}")
+    """Cut the cells into the portions that this process runs, as its memory and devices allow."""
+    size = fitting(field, _room_bytes()) if at_once is None else at_once
     size = min(size, field.num_cells)
-    size = max(size - size % len(jax.devices()), 1)
-    return [
-        range(start, min(start + size, field.num_cells))
-        for start in range(0, field.num_cells, size)
-    ]
+    return cut(field.num_cells, max(size - size % len(jax.devices()), min(size, 1)))
+
+
+def fitting(field: Field, room_bytes: int = ROOM_BYTES) -> int:
+    """Return how many cells run at once within a memory; at least one."""
+    states = COPIES * 4 * field.first.num_nodes * field.first.dim
+    return max(1, room_bytes // (field.cell_bytes + states))
+
+
+def cut(cells: int, size: int) -> list[range]:
+    """Cut cells into equal runs of `size`, the last one perhaps shorter."""
+    require(size >= 1, f"at least one cell must run at once, got {size}")
+    return [range(start, min(start + size, cells)) for start in range(0, cells, size)]
 
 
 def _room_bytes() -> int:

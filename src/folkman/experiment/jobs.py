@@ -31,7 +31,7 @@ from folkman.machine import trim
 from folkman.record.folder import JobFolder
 from folkman.record.json_file import FORMAT, Json, Table, now, read_json, write_json
 from folkman.record.provenance import note_start
-from folkman.record.run import FAILED
+from folkman.record.run import FAILED, FINISHED
 from folkman.record.store import BUSY, DISK, DISK_ERRORS, claim, ended, store_id
 
 if TYPE_CHECKING:
@@ -45,7 +45,15 @@ if TYPE_CHECKING:
     from folkman.record.run import Run
     from folkman.record.store import Store, SweepFolder
 
-__all__ = ["OutOfTime", "memory_mb", "order_for", "run_anywhere", "run_order", "set_up_worker"]
+__all__ = [
+    "CELLS",
+    "OutOfTime",
+    "memory_mb",
+    "order_for",
+    "run_anywhere",
+    "run_order",
+    "set_up_worker",
+]
 
 SHARED_PROBLEMS = 3
 """Problems that a worker keeps: jobs of the same data, nodes and seed often follow each other."""
@@ -53,6 +61,9 @@ SHARED_PROBLEMS = 3
 PROBLEM_FIELDS = ("nodes", "precision", "l2", "batch", "sampling", "objective", "local_tests")
 PROBLEM_FIELDS += ("data", "partition", "model")
 """The keys of a configuration that make its problem."""
+
+CELLS = "cells"
+"""The kind of an order that runs a portion of many cells, see `folkman.experiment.cells`."""
 
 ONE_AT_A_TIME = threading.Lock()
 """Held while a job runs: the places of output belong to the whole process."""
@@ -171,7 +182,10 @@ def _attempt(
         print(f"{now()} {order['arm']} on {_worker()}", file=log, flush=True)
         try:
             with unpacked(order["own_code"]):
-                told = _run(order, folder, started_s, until_s, keep=here)
+                if order["kind"] == CELLS:
+                    told = _run_cells(order, folder, started_s)
+                else:
+                    told = _run(order, folder, started_s, until_s, keep=here)
         except OSError as error:
             if error.errno in DISK_ERRORS:
                 raise
@@ -214,6 +228,16 @@ def _run(
     compute_s = time.monotonic() - compute_s
     told = _told(order, run.status, started_s, message=run.message, compute_s=round(compute_s, 4))
     return told | {"verdict": run.verdict, "reason": run.reason}
+
+
+def _run_cells(order: Table, folder: Path, started_s: float) -> Json:
+    from folkman.experiment.cells import make_portion  # here and not above: sweeps never ask
+
+    _WORKSHOP.enter(order["group"])
+    compute_s = time.monotonic()
+    make_portion(order, folder)
+    compute_s = time.monotonic() - compute_s
+    return _told(order, FINISHED, started_s, compute_s=round(compute_s, 4))
 
 
 def _make(order: Table, comparison: "Comparison", folder: "RunFolder", watch: "Watch") -> "Run":

@@ -12,6 +12,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -328,13 +329,14 @@ def rank(  # noqa: PLR0913 - what may be asked for, by name
     resume: str | Path | None = None,
     engine: str = "processes",
     workers: int | None = None,
+    tls: Sequence[str | PathLike[str]] = (),
 ) -> Ranked:
     """Tune all methods by one search, and rank them on fresh seeds, as `folkman rank` does.
 
     `methods`: names of methods, labels of the configuration, "all" or "configured". `judged`: the
     seeds to judge on. The other options are those of `tune`; `out` is the folder.
     """
-    crew = crew_for(engine, workers)
+    crew = crew_for(engine, workers, None, *map(str, tls))
     asked: Json = {"over": over, "budget": budget, "seeds": seeds, "judged": judged, "score": score}
     places: Json = {"out": out, "store": store, "resume": resume}
     prepared = prepare_ranking(config, methods=methods, **asked, settings=settings, **places)

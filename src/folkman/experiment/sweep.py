@@ -7,6 +7,7 @@ The command line is a thin layer over `prepare_sweep` and `carry_out_sweep`.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +85,14 @@ def _resumed(root: Path) -> PreparedSweep:
 def crew_for(
     engine: str, workers: int | None = None, memory_mb: float | None = None, *tls: str | None
 ) -> Crew:
-    """Return where jobs run; by default a worker per core, with an even share of memory."""
+    """Return where jobs run; by default a worker per core, with an even share of memory.
+
+    `tls` are the files of the authority, of the own certificate and of its key.
+    """
+    require(
+        len(tls) <= 3,
+        f"tls is of three files: an authority, a certificate and its key; got {len(tls)}",
+    )
     number = usable_cores() if workers is None else workers
     if memory_mb is None and engine in ("processes", "dask"):  # a cluster has limits of its own
         whole = usable_bytes()
@@ -122,6 +130,7 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     engine: str = "processes",
     workers: int | None = None,
     track: Sequence[str] = (),
+    tls: Sequence[str | PathLike[str]] = (),
 ) -> Results:
     """Run a configuration at many settings and return the runs, labelled by arm.
 
@@ -129,9 +138,10 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
 
     `config`: a path, a dict, or nothing: the default. `grid`: every combination of these values;
     `together`: lists that advance together. `engine`: here, processes, dask, or the address of a
-    dask scheduler. A job that fails is an error when all others have ended.
+    dask scheduler, with `tls` its authority, certificate and key. A job that fails is an error when
+    all others have ended.
     """
-    crew = crew_for(engine, workers)
+    crew = crew_for(engine, workers, None, *map(str, tls))
     check_packages(track)
     places = {"out": out, "store": store, "resume": resume}
     prepared = prepare_sweep(config, grid=grid, together=together, settings=settings, **places)

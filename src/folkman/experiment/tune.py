@@ -12,6 +12,7 @@ says how (`folkman.record.tuned` reads it).
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -352,6 +353,7 @@ def tune(  # noqa: PLR0913 - what may be asked for, by name
     resume: str | Path | None = None,
     engine: str = "processes",
     workers: int | None = None,
+    tls: Sequence[str | PathLike[str]] = (),
 ) -> Tuned:
     """Find each method's own best options, as `folkman tune` does, and return them.
 
@@ -361,9 +363,10 @@ def tune(  # noqa: PLR0913 - what may be asked for, by name
     configuration. `score`: train_loss, test_loss, test_accuracy or optimum_distance at the end,
     mean over seeds. The tuned configuration is written to `out`, else NAME-tuned.toml, its runs
     into a folder of that name; calling it again goes on with what is there. `engine`: here,
-    processes, dask, or the address of a dask scheduler.
+    processes, dask, or the address of a dask scheduler, with `tls` its authority, certificate and
+    key.
     """
-    crew = crew_for(engine, workers)
+    crew = crew_for(engine, workers, None, *map(str, tls))
     asked: Json = {"over": over, "budget": budget, "seeds": seeds, "score": score}
     places: Json = {"out": out, "store": store, "resume": resume}
     prepared = prepare_tuning(config, **asked, settings=settings, **places)

@@ -41,6 +41,10 @@ class Engine(Protocol):
         """Yield how each order ended, as they end; stop at `until_s` of `time.monotonic`."""
         ...
 
+    def share(self, content: bytes) -> object:
+        """Put bytes where every worker reaches them; return what an order names them by."""
+        ...
+
     def close(self) -> None:
         """Let go of the workers, also in the middle of jobs."""
         ...

@@ -8,6 +8,7 @@ into it, and take up each other's jobs when one dies; others send their files.
 
 import logging
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -100,12 +101,25 @@ class Dask:
                     cause = _cause(future.exception()) if future.status == "error" else cause
                     yield lost(order, f"lost on the cluster: {cause}")
 
+    def share(self, content: bytes) -> object:
+        """Return a future of the bytes, which the scheduler keeps.
+
+        A worker that dies takes no other's copy with it, as it would with scattered data.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # once, and on purpose
+            return self._client.submit(_same, content, pure=False)
+
     def close(self) -> None:
         """Take back what was not begun and let go; a local cluster ends."""
         with suppress(Exception):
             self._client.close(timeout=5)
         if self._cluster is not None:
             self._cluster.close(timeout=10)
+
+
+def _same(content: bytes) -> bytes:
+    return content
 
 
 def check_crew(crew: "Crew") -> None:
@@ -127,7 +141,9 @@ def check_crew(crew: "Crew") -> None:
         files = {"--tls-ca": crew.ca, "--tls-cert": crew.certificate, "--tls-key": crew.private_key}
         missing = [name for name, path in files.items() if path is None]
         require(
-            not missing, f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}"
+            not missing,
+            f"{crew.engine} needs certificates of both sides; add {', '.join(missing)}, in Python "
+            "tls=(authority, certificate, key)",
         )
         for name, path in files.items():
             require(Path(str(path)).is_file(), f"{name}: expected a PEM file, there is no {path}")

@@ -85,6 +85,7 @@ class Processes:
         self._memory_limit_mb = memory_limit_mb
         self._command = command
         self._workers: list[_Worker] = []
+        self._shared: list[IO[bytes]] = []
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
 
@@ -108,11 +109,21 @@ class Processes:
                 yield told
             self._watch_memory()
 
+    def share(self, content: bytes) -> str:
+        """Return a file of this content, which is there until `close`."""
+        file = tempfile.NamedTemporaryFile(prefix="folkman-shared-")  # noqa: SIM115 - see close
+        self._shared.append(file)
+        file.write(content)
+        file.flush()
+        return file.name
+
     def close(self) -> None:
         """End all workers at once; a job in the middle goes on from its checkpoint next time."""
         for worker in list(self._workers):
             self._dismiss(worker, at_once=True)
         self._selector.close()
+        for file in self._shared:
+            file.close()
 
     def _hire(self, wanted: int) -> None:
         while len(self._workers) < min(self._number, wanted):
