@@ -116,32 +116,8 @@ class Portion(NamedTuple):
     models: NDArray  # (cell, d)
 
 
-<<<<<<< HEAD
-def simulate_cells(  # noqa: PLR0913 - all but three by name
-    field: Field,  # the cells and their data
-    network: Network | RadioCells,
-    algorithm: Algorithm,
-    *,
-    slots: int,
-    seed: int = 0,
-    clock: Clock = Clock(),  # noqa: B008 - immutable
-    recording: Recording = Recording(),  # noqa: B008 - immutable
-    at_once: int | None = None,  # cells that run together; None: as many as fit
-    energy: Energy = Energy(),  # noqa: B008 - immutable
-) -> Run:
-    """Run every cell for `slots` slots and return the mean over cells; `run.model` is (cell, d).
-
-    `at_once` cells run together; by default as many as fit in about a gigabyte, or in a fifth of a
-    GPU's memory. With `RadioCells` cells interfere; any other network is the same in every cell.
-    """
-    work = CellWork(field, network, algorithm, slots, seed, clock, recording, energy)
-    work.check()
-    parts = portions(field, at_once)
-    found = []
-=======
 def in_turn(work: CellWork, parts: Sequence[range]) -> Iterator[Portion]:
     """Yield what the portions of cells left, one after the other in this process."""
->>>>>>> bench
     with ThreadPoolExecutor(1) as beside:  # the next cells' samples are drawn while these run
         coming = beside.submit(work.field.drawn, parts[0])
         for number, cells in enumerate(parts):

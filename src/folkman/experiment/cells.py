@@ -68,7 +68,7 @@ class Done(NamedTuple):
 
 
 def simulate_cells(  # noqa: PLR0913 - all but three by name
-    field: Field,
+    field: Field,  # the cells and their data
     network: Network | RadioCells,
     algorithm: Algorithm,
     *,
@@ -76,11 +76,11 @@ def simulate_cells(  # noqa: PLR0913 - all but three by name
     seed: int = 0,
     clock: Clock = Clock(),  # noqa: B008 - immutable
     recording: Recording = Recording(),  # noqa: B008 - immutable
-    at_once: int | None = None,
+    at_once: int | None = None,  # cells that run together; None: as many as fit
     energy: Energy = Energy(),  # noqa: B008 - immutable
-    engine: str = "here",
-    workers: int | None = None,
-    tls: Sequence[str | PathLike[str]] = (),
+    engine: str = "here",  # here, processes, dask, or the address of a dask scheduler
+    workers: int | None = None,  # processes that run cells; None: one per core
+    tls: Sequence[str | PathLike[str]] = (),  # authority, certificate and key of that scheduler
 ) -> Run:
     """Run every cell for `slots` slots and return the mean over cells; `run.model` is (cell, d).
 
