@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from folkman import Clock, Recording, async_sharing, constant, iid, make_problem, simulate
-from folkman.algorithm.pieces import own_part as centred
+from folkman.algorithm.base import Inbox
+from folkman.algorithm.pieces.own_part import LONG, Copies, OwnPart
+from folkman.algorithm.pieces.rules import Rule
 from folkman.problem.data import quadratic
 from reference import plain
 from reference.own_part import share_with_own_part
@@ -45,7 +47,7 @@ def test_it_is_what_the_equations_say(unequal, network, clock):
         0.2,
         "centred",
         finished=run.timeline.finished,
-        constants={"long": centred.LONG},
+        constants={"long": LONG},
     )
     np.testing.assert_allclose(run.nodes, told[-1], rtol=0, atol=1e-12)
 
@@ -80,7 +82,7 @@ def radius(e, delay, share):
     point[delay] += 1 - share
     system[0, 0] = 1
     system[0] -= e * point
-    part = 1 / (1 + centred.LONG * delay)
+    part = 1 / (1 + LONG * delay)
     system[-1] = part * (system[0] - np.eye(size)[0])
     system[-1, -1] += 1 - part
     return np.abs(np.linalg.eigvals(system)).max()
@@ -112,11 +114,22 @@ def test_runs_grow_just_beyond_the_limit_of_the_roots(x64, beyond):
 
 def test_an_even_movement_is_taken_for_the_pace():
     """After many even slots the own part is where it was when the copies were made."""
-    memory = centred.first_pace(jnp.zeros(2))
+    part, pace = OwnPart("centred"), jnp.array([1.0, -2.0])
+    inbox = Inbox(
+        store=jnp.zeros((1, 2)),
+        row=jnp.zeros(1, jnp.int32),
+        weight=jnp.full(1, 0.5),
+        own_weight=jnp.asarray(0.5),
+        heard=jnp.ones(1, bool),
+        age=jnp.full(1, 3, jnp.int32),
+        finite=jnp.ones(1, bool),
+    )
+    copies = Copies(inbox, None, inbox.own_weight)
+    kept = part.first(jnp.zeros(2))
     for slot in range(1, 200):
-        memory = centred.with_slot(memory, jnp.array([1.0, -2.0]) * slot, jnp.asarray(3))
-    back = centred.set_back(memory, jnp.array([1.0, -2.0]) * 199, jnp.asarray(3))
-    np.testing.assert_allclose(back, jnp.array([1.0, -2.0]) * 196, atol=1e-3)
+        kept = part.heard(kept, pace * slot, copies)
+    own = part.aggregate(kept, pace * 199, copies, Rule(), lambda: jnp.zeros(()))  # half of it
+    np.testing.assert_allclose(2 * own, pace * 196, atol=1e-3)
 
 
 def test_nodes_alike_trust_half_of_their_progress(x64):

@@ -367,13 +367,33 @@ def test_nodes_that_crash_start_with_the_first_model_as_their_past(quadratics):
 # -- predicted -------------------------------------------------------------------------------------
 
 
+def predicted(reach, age):
+    """Return rho where eta c_i L is `reach` and all copies are so old."""
+    part, none = own_part.OwnPart("predicted", 4), jnp.zeros(1)
+    copies = own_part.Copies(inbox_of(age), None, jnp.asarray(0.5))
+    return part.rho(part.first(none), copies, lambda: jnp.asarray(reach))
+
+
+def inbox_of(age):
+    """Return an inbox with one copy of this age and the weight 1/2."""
+    return Inbox(
+        store=jnp.zeros((1, 1)),
+        row=jnp.zeros(1, jnp.int32),
+        weight=jnp.full(1, 0.5),
+        own_weight=jnp.asarray(0.5),
+        heard=jnp.ones(1, bool),
+        age=jnp.full(1, age, jnp.int32),
+        finite=jnp.ones(1, bool),
+    )
+
+
 def test_the_predicted_share_makes_the_step_half_the_stable_one(x64):
     for step, age in ((0.3, 5), (0.05, 20), (0.8, 2)):
-        rho = own_part.predicted_rho(jnp.asarray(step), jnp.asarray(1.0), jnp.asarray(age))
+        rho = predicted(step, age)
         if 0 < float(rho) < 0.5:
             limit = stable_limit(rho, jnp.asarray(float(age)))
             assert float(limit) == pytest.approx(min(step / own_part.MARGIN, 2.0), rel=1e-5)
-    small = own_part.predicted_rho(jnp.asarray(1e-3), jnp.asarray(1.0), jnp.asarray(20))
+    small = predicted(1e-3, 20)
     assert float(small) == 0.0
 
 

@@ -126,6 +126,7 @@ def test_a_paper_goes_with_nothing_else(tmp_path):
 def test_two_kinds_in_one_have_the_tables_of_both(pair, tmp_path):
     folkman("init", *option(pair), "both", cwd=tmp_path)
     both = tomllib.loads((tmp_path / "both" / "experiment.toml").read_text())
+    alone = {}
 
     for kind in pair.split():
         folkman("init", *option(kind), kind, cwd=tmp_path)

@@ -10,7 +10,7 @@ from folkman.experiment import ways
 from folkman.experiment.parts import Part
 from folkman.experiment.ways import Ways
 from folkman.problem import speed
-from folkman.problem.problem import make_problem
+from folkman.problem.problem import Problem, make_problem
 from folkman.problem.speed import Choice
 from folkman.record.run import Run
 
@@ -27,6 +27,12 @@ def place(tmp_path):
     file = tmp_path / "provenance.json"
     file.write_text("{}")
     return file
+
+
+def way_of(part: Part) -> str | None:
+    problem = part.simulation.problem
+    assert isinstance(problem, Problem)
+    return problem.way
 
 
 def choosing(monkeypatch, way):
@@ -50,7 +56,7 @@ def test_a_new_folder_notes_the_way_and_why(part, tmp_path, monkeypatch):
     file.write_text('{"command": null}')
     sent = [folder.sent(part) for _ in range(2)]
 
-    assert [each.simulation.problem.way for each in sent] == ["apart", "apart"]
+    assert [way_of(each) for each in sent] == ["apart", "apart"]
     assert len(asked) == 1
     known = json.loads(file.read_text())
     assert known["command"] is None
@@ -66,7 +72,7 @@ def test_a_resumed_folder_keeps_its_way_whatever_is_chosen_now(part, place, monk
     folder.sent(part)
     asked = choosing(monkeypatch, "joined")
 
-    assert Ways(place).sent(part).simulation.problem.way == "apart"
+    assert way_of(Ways(place).sent(part)) == "apart"
     assert not asked
 
 
@@ -76,7 +82,7 @@ def test_a_resumed_folder_keeps_its_way_though_nobody_asks_any_more(part, place,
     Ways(place).sent(part)
     monkeypatch.delenv(ways.SWITCH)
 
-    assert Ways(place).sent(part).simulation.problem.way == "apart"
+    assert way_of(Ways(place).sent(part)) == "apart"
 
 
 def test_without_being_asked_a_folder_keeps_the_default(part, place, monkeypatch):
@@ -102,6 +108,6 @@ def test_the_default_is_noted_as_no_way(part, place, monkeypatch):
     folder = Ways(place)
     place.write_text("{}")
 
-    assert folder.sent(part).simulation.problem.way is None
+    assert way_of(folder.sent(part)) is None
     (noted,) = json.loads(place.read_text())["ways"].values()
     assert noted["way"] is None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -69,12 +70,12 @@ def quiet(tmp_path_factory):
     return place / "whole", done
 
 
-def here(folder, text=SWEEP, engine=None):
+def here(folder, text=SWEEP, engine: Any = None):
     """Sweep in this process."""
     import tomllib
 
     raw = tomllib.loads(text)
-    engine = engine or Here()
+    engine = Here() if engine is None else engine
     return run_batch(plan(raw, axes_of(raw)), folder, engine), engine
 
 

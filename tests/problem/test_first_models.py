@@ -1,5 +1,7 @@
 """The first model: compiled in haste, drawn to the bit as with all of the compiler's passes."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ def test_haste_changes_no_bit(name, monkeypatch):
     problem._drawing.cache_clear()
     hasty = problem._first_model(model, key)
     problem._drawing.cache_clear()
-    full = {"xla_backend_optimization_level": 3}
+    full: dict[str, Any] = {"xla_backend_optimization_level": 3}
     lowered = jax.jit(model.init).lower(key)
 
     np.testing.assert_array_equal(hasty, lowered.compile(compiler_options=full)(key))

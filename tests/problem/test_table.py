@@ -1,5 +1,7 @@
 """Tables of a user: against NumPy's own reader, and damaged ones by their line."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,13 +61,14 @@ def test_a_file_says_which_device_each_sample_came_from(tmp_path, file):
         rows = np.column_stack([X, Y, device])
         names = "a,b,c,d,kind,machine"
         np.savetxt(tmp_path / file, rows, "%.9g", ",", header=names, comments="")
-        options = {"label": "kind", "group": "machine"}
+        options: dict[str, Any] = {"label": "kind", "group": "machine"}
     else:
         np.savez(tmp_path / file, x=X, y=Y, group=device)
         options = {}
 
     found = fm.load(file[-3:], path=tmp_path / file, **options)
 
+    assert found.group is not None
     of_sample = {tuple(x): (y, at) for x, y, at in zip(X, Y, device, strict=True)}
     learned = zip(found.x_train, found.y_train, found.group, strict=True)
     assert [(y, at) for _, y, at in learned] == [of_sample[tuple(x)] for x in found.x_train]
@@ -78,7 +81,9 @@ def test_train_and_test_arrays_keep_the_devices_of_the_training_samples(tmp_path
     np.savez(tmp_path / "mine.npz", **given, group=np.arange(40) % 4)
     np.savez(tmp_path / "short.npz", **given, group=np.arange(39) % 4)
 
-    assert fm.load("npz", path=tmp_path / "mine.npz").group.tolist() == [*range(4)] * 10
+    group = fm.load("npz", path=tmp_path / "mine.npz").group
+    assert group is not None
+    assert group.tolist() == [*range(4)] * 10
     with pytest.raises(ValueError, match=r"short.npz: expected group to be a vector of 40 whole"):
         fm.load("npz", path=tmp_path / "short.npz")
 

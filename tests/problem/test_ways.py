@@ -13,7 +13,7 @@ from folkman.keys import Stream, make_key
 from folkman.problem import speed
 from folkman.problem.data import DataSet
 from folkman.problem.sampling import batch_keys
-from folkman.problem.ways import FROM_PYTHON, WAYS, open_ways
+from folkman.problem.ways import FROM_PYTHON, WAYS, Way, open_ways
 
 NODES, SAMPLES, CLASSES = 3, 12, 4
 
@@ -173,7 +173,7 @@ def test_a_spoilt_file_is_told_and_timed_again(cache, kind):
 def test_who_comes_second_takes_what_is_kept(cache):
     problem = a_problem()
 
-    def meanwhile(problem, ways):
+    def meanwhile(problem, ways) -> dict[Way, float]:
         speed.choice_for(problem, taking(together=10.0, joined=9.0, apart=4.0))  # another process
         return {"together": 4.0, "joined": 9.0, "apart": 10.0}
 

@@ -329,7 +329,7 @@ def rank(  # noqa: PLR0913 - what may be asked for, by name
     resume: str | Path | None = None,
     engine: str = "processes",
     workers: int | None = None,
-    tls: Sequence[str | PathLike[str]] = (),
+    tls: Sequence[str | PathLike[str]] = (),  # authority, certificate and key of a dask scheduler
 ) -> Ranked:
     """Tune all methods by one search, and rank them on fresh seeds, as `folkman rank` does.
 

@@ -130,7 +130,7 @@ def sweep(  # noqa: PLR0913 - what may be asked for, by name
     engine: str = "processes",
     workers: int | None = None,
     track: Sequence[str] = (),
-    tls: Sequence[str | PathLike[str]] = (),
+    tls: Sequence[str | PathLike[str]] = (),  # authority, certificate and key of a dask scheduler
 ) -> Results:
     """Run a configuration at many settings and return the runs, labelled by arm.
 

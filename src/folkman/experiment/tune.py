@@ -353,7 +353,7 @@ def tune(  # noqa: PLR0913 - what may be asked for, by name
     resume: str | Path | None = None,
     engine: str = "processes",
     workers: int | None = None,
-    tls: Sequence[str | PathLike[str]] = (),
+    tls: Sequence[str | PathLike[str]] = (),  # authority, certificate and key of a dask scheduler
 ) -> Tuned:
     """Find each method's own best options, as `folkman tune` does, and return them.
 

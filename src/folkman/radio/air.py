@@ -56,7 +56,12 @@ def place(network: "RadioNetwork", num_nodes: int, key: Array) -> Air:
     return look(network, nodes, points, jnp.zeros((), jnp.int32))
 
 
-def look(network: "RadioNetwork", nodes: Waypoint, interferers: Points, slot: Array) -> Air:
+def look(
+    network: "RadioNetwork",
+    nodes: Waypoint,
+    interferers: Points,  # of each band, nearest to the centre first
+    slot: Array,
+) -> Air:
     """Return the path gains of positions."""
     gain = channel.interferer_gain(nodes.positions_m, interferers, network.path_loss_exponent)
     return Air(
