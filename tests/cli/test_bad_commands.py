@@ -33,7 +33,7 @@ BAD = {
     "export sub --to onnx --out m.pt": "ends in .onnx, got m.pt",
     "schema --of paper": "there is no schema 'paper'; known: run, sweep, node",
     "schema --out none/x.json": "make its folder first",
-    "doctor here": "unexpected extra argument",
+    "doctor here": "a configuration goes with --speed",
     "run c.toml extra": "unexpected extra argument",
     "run --set": "'--set' requires an argument",
     "run ''": "name the .toml in it",

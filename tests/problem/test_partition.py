@@ -209,7 +209,7 @@ def test_given_follows_the_groups_of_the_data():
         partition.given(group, 2)
     with pytest.raises(ValueError, match="got none at node 3"):
         partition.given(group, 4)
-    with pytest.raises(ValueError, match="got no group"):
+    with pytest.raises(ValueError, match="got none that do"):
         partition.split("given", np.zeros(4), 3)
 
 

@@ -16,7 +16,7 @@ the longest node, and padding never enters a sum. How mini-batches are drawn is 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,9 @@ from folkman.problem.objective import Objective, shares, uneven_emphasis
 from folkman.problem.partition import check_samples, iid
 from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
 from folkman.problem.ways import APART, FROM_PYTHON, JOINED, Way
+
+if TYPE_CHECKING:
+    from folkman.problem.kernels import Kernel
 
 __all__ = ["Problem", "make_problem"]
 
@@ -188,9 +191,7 @@ class Problem:
             from folkman.problem.cores import over_cores  # here: a device has no other nodes
 
             return over_cores(local, self._work)(*nodes)
-        from folkman.problem.kernels import kernel_for  # here: other models never ask
-
-        if (kernel := kernel_for(self, v)) is not None:
+        if (kernel := _kernel(self, v)) is not None:
             return kernel.gradients(v, keys)
         if self.way == "whole":
             rows = [_whole(self, v, keys, np.int32(i)) for i in range(self.num_nodes)]
@@ -337,11 +338,18 @@ def _whole(
 
 
 def _measure(problem: Problem, w: Array, x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
-    from folkman.problem.kernels import kernel_for  # here: other models never ask
-
-    if (kernel := kernel_for(problem, w)) is not None:
+    if (kernel := _kernel(problem, w)) is not None:
         return kernel.measure(w, x, y, weight)
     return _in_chunks(problem, partial(_loss_and_hits, problem.model, w), x, y, weight)
+
+
+def _kernel(problem: Problem, point: Array) -> "Kernel | None":
+    """Return a kernel that beats JAX at this problem, if there is one."""
+    if not problem.model.convolutional:
+        return None
+    from folkman.problem.kernels import kernel_for  # here: other models never ask
+
+    return kernel_for(problem, point)
 
 
 Sums: TypeAlias = tuple[Array, Array]

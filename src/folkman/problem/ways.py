@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 
-from folkman.problem.kernels import kernel_for
 from folkman.problem.models import Dense
 
 if TYPE_CHECKING:
@@ -57,6 +56,8 @@ def open_ways(problem: "Learnable") -> Open:
     network = problem.model.network
     if isinstance(network, Dense):
         return Open(("together", "joined", "apart"))
+    from folkman.problem.kernels import kernel_for  # here: who does not choose never asks
+
     if kernel_for(problem, problem.initial) is not None:
         return Open((), "PyTorch's kernels take the gradients of this model")
     inside: tuple[Way, ...] = ("together", "joined", "apart")
