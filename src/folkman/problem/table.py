@@ -75,7 +75,7 @@ def _check_row(row: list[str], width: int, where: str) -> None:
         require(
             _is_number(cell),
             f"{where}, column {column}: expected a number, got {cell!r}; correct it, and number "
-            "classes from 0",
+            "classes and devices from 0",
         )
 
 
