@@ -106,3 +106,24 @@ def test_outside_a_terminal_a_line_stays_a_line(capsys):
     say("word " * 60)
 
     assert capsys.readouterr().err == "word " * 60 + "\n"
+
+
+@pytest.mark.parametrize("guard", [common.stoppable, common.ending_at_once])
+def test_an_interrupt_that_an_error_covers_is_an_interrupt(guard, monkeypatch):
+    """Closing half an archive fails in words of its own."""
+
+    def leave(text):
+        raise SystemExit(text)
+
+    monkeypatch.setattr(common, "leave", leave)
+
+    def write_half():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ValueError("Can't close the ZIP file")
+
+    with pytest.raises(SystemExit, match="interrupted; go on"), guard("go on"):
+        write_half()
+    with pytest.raises(ValueError, match="of its own"), guard("go on"):
+        raise ValueError("of its own")

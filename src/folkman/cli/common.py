@@ -297,7 +297,8 @@ def _no_interrupt_lost() -> Iterator[None]:
     """Interrupt again where Ctrl-C came while Python was called back by the garbage collector.
 
     JAX has such a callback. What is raised in it is reported and dropped, so that a command would
-    go on as if nobody had asked it to stop.
+    go on as if nobody had asked it to stop. An error that covers an interrupt is one, too: half an
+    archive, for one, cannot be closed.
     """
     report = sys.unraisablehook
 
@@ -313,8 +314,21 @@ def _no_interrupt_lost() -> Iterator[None]:
     sys.unraisablehook = told
     try:
         yield
+    except Exception as error:
+        if _covers_an_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise
     finally:
         sys.unraisablehook = report
+
+
+def _covers_an_interrupt(error: BaseException | None) -> bool:
+    """Tell whether an error was raised while an interrupt was on its way."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
 
 
 @contextmanager
