@@ -88,16 +88,16 @@ def drag(page, box, start, end):
     page.mouse.up()
 
 
-def still(locator):
-    """Return where a part of a page is, once it stays there: charts above it come with the data."""
-    before = None
-    for _ in range(100):
-        box = locator.bounding_box()
-        if box is not None and box == before:
-            return box
-        before = box
-        locator.page.wait_for_timeout(100)
-    raise AssertionError(f"{locator} never comes to rest")
+def drag_over(axis, start, end):
+    """Drag along an axis, from and to shares of its height, wherever it is by then: what stands
+    above it may still grow."""
+    box = axis.bounding_box()
+    axis.hover(position={"x": box["width"] / 2, "y": start * box["height"]})
+    axis.page.mouse.down()
+    box = axis.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + end * box["height"]
+    axis.page.mouse.move(x, y, steps=5)
+    axis.page.mouse.up()
 
 
 def test_a_drag_zooms_all_charts_and_a_button_takes_it_back(visit, address):
@@ -251,12 +251,12 @@ def test_a_drag_over_an_axis_keeps_the_arms_that_pass_there(visit, sweep_address
     expect(page.locator(".multiple")).to_have_count(12)
     expect(page.locator("svg.parallel .arm")).to_have_count(12)
 
-    drag(page, still(page.get_by_role("slider", name="nodes")), (0.5, 0.3), (0.5, 0.01))
+    drag_over(page.get_by_role("slider", name="nodes"), 0.3, -0.1)
 
     expect(page.locator("svg.parallel .arm.out")).to_have_count(6)
     assert all("nodes=8" in arm for arm in kept(page))
     expect(page.get_by_role("region", name="Arms side by side")).to_contain_text("6 of 12 arms")
-    drag(page, still(page.get_by_role("slider", name="algorithm")), (0.5, 0.7), (0.5, 0.99))
+    drag_over(page.get_by_role("slider", name="algorithm"), 0.7, 1.1)
     expect(page.locator(".multiple:visible")).to_have_count(3)
     head, *rows = shown(page)
     assert head[:4] == ["arm", "algorithm", "network.gamma", "nodes"]
@@ -299,7 +299,7 @@ def test_parallel_coordinates_can_be_taken_along(visit, sweep_address):
     assert sum(each.get("class") == "arm" for each in paths) == 12
     assert all(each.get("stroke", "none") != "none" for each in paths)
     assert page.get_by_role("slider").count() == before  # and they still work
-    drag(page, still(page.get_by_role("slider", name="nodes")), (0.5, 0.3), (0.5, 0.01))
+    drag_over(page.get_by_role("slider", name="nodes"), 0.3, -0.1)
     expect(page.locator(".multiple:visible")).to_have_count(6)
 
 
