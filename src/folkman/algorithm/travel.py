@@ -100,6 +100,11 @@ class Travel:
         """Return the sides of the method that compute no gradient, the nearest to a node first."""
         return ()
 
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return False
+
     def computes(self, state: State) -> Array:
         """Tell whether the node wants a gradient in this slot."""
         return _yes(state)
@@ -143,6 +148,11 @@ class Broadcast(Travel):
     notes: Callable[[State], State] | None = None
     rests: Callable[[State], Array] = _no  # does the node wait with its next gradient?
 
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return self.rests is not _no
+
     def computes(self, state: State) -> Array:
         """Tell whether the node wants a gradient in this slot."""
         return ~self.rests(state)
@@ -170,6 +180,11 @@ class Rounds(Travel):
 
     ready: Callable[[State], Array]  # state -> whether its part of the round is done
     mixing: Mixing | None = None  # None: everyone hears everyone, weighted by the data shares
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return True
 
     def computes(self, state: State) -> Array:
         """Tell whether the node's part of the round is not done yet."""
@@ -219,6 +234,11 @@ class Star(Travel):
     def servers(self) -> tuple[Server, ...]:
         """Return the server."""
         return (self.server,)
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return True
 
     def computes(self, state: State) -> Array:
         """Tell whether the node has work left."""
