@@ -61,6 +61,11 @@ class Faults(NamedTuple):
         )
 
     @property
+    def all_there(self) -> bool:
+        """Tell whether all nodes are there in all slots."""
+        return not self.away and not self.crash
+
+    @property
     def leaves_for_good(self) -> bool:
         """Tell whether some node never comes back."""
         return any(back is None for *_, back in self.crash)

@@ -226,7 +226,9 @@ def finish(
     updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(
         carry.states, inbox, losses, grads, keys
     )
-    states = _where(finished, updated, carry.states)
+    # a state may hold much, such as a node's past: to choose between two costs a pass over it
+    everyone = faults.all_there and _all_learn(algorithm, carry)
+    states = updated if everyone else _where(finished, updated, carry.states)
     key = jax.random.fold_in(delay_key, carry.slot)
     steps = carry.steps + finished
     senders = Senders(packing_key, steps)
@@ -251,6 +253,11 @@ def finish(
         tally=tally,
     )
     return carry, (finished, events)
+
+
+def _all_learn(algorithm: Algorithm, carry: Carry) -> bool:
+    """Tell whether every node that is there finishes a gradient in every slot."""
+    return not algorithm.travel.may_wait and carry.point.shape[1] == 0
 
 
 def _where(mask: Array, new: State, old: State) -> State:
