@@ -1,6 +1,7 @@
 """What is shipped: the wheel and the sdist, their size and metadata, and the files of a release."""
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 import folkman
+from folkman.config.vocabulary import VOCABULARY
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -62,6 +64,24 @@ def test_the_wheel_has_everything_that_folkman_reads(built):
     assert held == {str(path.relative_to(source)) for path in there if path.is_file()}
     assert "folkman/cli/templates/plain/experiment.toml" in held
     assert "folkman/py.typed" in held
+
+
+def test_help_of_what_was_installed_says_what_parameters_mean(built, tmp_path):
+    """From the files of the wheel: the meanings stand in the sources, which it has."""
+    with zipfile.ZipFile(built[0]) as archive:
+        archive.extractall(tmp_path)  # noqa: S202 - our own
+    said = "import folkman; print(folkman.__file__); help(folkman.fedavg)"
+    done = subprocess.run(
+        [sys.executable, "-c", said],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "PAGER": "cat"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(str(tmp_path))
+    assert "  local_steps: int = 1\n" in done.stdout
+    assert VOCABULARY["local_steps"] in done.stdout
 
 
 def test_the_sdist_has_what_builds_the_wheel_and_leaves_results_out(built):
