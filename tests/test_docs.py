@@ -209,3 +209,13 @@ def test_a_formula_becomes_mathml_and_an_unknown_command_is_an_error():
     page = '<p>If <span class="arithmatex">\\(a &lt; b\\)</span>.</p>'
     assert "arithmatex" not in hook["on_page_content"](page)
     assert "&#x0003C;" in hook["on_page_content"](page)
+
+
+def test_every_figure_is_on_a_page_and_is_there():
+    linked = set()
+    for page in [*PAGES, ROOT / "README.md"]:
+        for target in re.findall(r"\]\(([^)#\s]*figures/[^)\s]+)\)", page.read_text()):
+            if "://" not in target:
+                linked.add((page.parent / target).resolve())
+    there = {path for path in (ROOT / "docs" / "figures").rglob("*") if path.is_file()}
+    assert linked == there
