@@ -231,3 +231,26 @@ def test_examples_and_columns_of_a_docstring_become_code():
         "```text\none    a\nother  b\n```",
         "more  text.\nof it",
     ]
+
+
+BARE = re.compile(
+    r"""(?:\([^)]*\)\ ?)?(?:bool:?)?$  # a shape alone
+    |(?:\([^)]*\)\ )?(?:of|that|for|to|by|beyond|None:|0:)\ (?!whom)  # goes on from its name
+    |(?:\([^)]*\)\ )?.{1,2}$  # a letter
+    |its\ \w+$""",
+    re.VERBOSE,
+)
+"""Meanings that say nothing without the name, the type or the paper beside them."""
+
+
+def test_a_meaning_is_more_than_a_shape_a_letter_or_the_end_of_a_sentence(described):
+    told = {
+        f"{name}({key}): {one.meaning}"
+        for name, each in described.items()
+        for key, one in each.items()
+        if BARE.match(one.meaning)
+    }
+    state = re.compile(r"algorithm\.\w+\.\w*(?:State|Server|Memory|Node|Station|Root|Table)\(")
+    assert {each for each in told if not state.match(each)} == set()
+    shape = re.compile(r".*: (?:\([^)]*\) ?)?(?:bool)?$")  # states may name the paper's letter
+    assert {each for each in told if shape.match(each)} == set()
