@@ -103,6 +103,7 @@ def test_the_metadata_say_what_it_is(built):
     assert found["Author"] == "The folkman developers"
     assert found["License-Expression"] == "Apache-2.0"
     assert found["Requires-Python"] == ">=3.11"
+    assert found.get_all("Project-URL") == [f"Paper, {PROJECT['urls']['Paper']}"]
     versions = {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)}
     assert versions <= set(found.get_all("Classifier") or [])
 
@@ -167,6 +168,16 @@ def test_the_citation_has_what_its_format_asks_for():
     for work in (citation, *citation["references"]):
         for author in work["authors"]:
             assert set(author) in ({"name"}, {"family-names", "given-names"})
+
+
+def test_metadata_citation_and_readme_name_one_address_of_the_paper():
+    (paper,) = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    linked = re.search(r"^\[paper\]: (\S+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+    assert linked is not None
+    assert paper["url"] == linked[1] == PROJECT["urls"]["Paper"]
+    (number,) = [each["value"] for each in paper["identifiers"]]
+    assert paper["url"].endswith(number.removeprefix("arXiv:"))
 
 
 @pytest.mark.process
