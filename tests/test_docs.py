@@ -11,6 +11,8 @@ import shlex
 import tomllib
 from contextlib import nullcontext
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,10 @@ KNOWN = {"python", "toml", "sh", "json", "text", "bibtex"}
 
 
 def blocks(path, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+    """Return the blocks of a language, those within an item of a list too."""
+    pattern = rf"^( *)```{language}\n(.*?)^\1```"
+    found = re.findall(pattern, path.read_text(), re.DOTALL | re.MULTILINE)
+    return [dedent(text) for _, text in found]
 
 
 def having(language):
@@ -122,6 +127,55 @@ def parse(command, words, line):
         parse(command.commands[words[0]], words[1:], line)
 
 
+SAID = re.compile(r"`((?:folkman|python)\s[^`]+)`")
+WORDS_OF_BYTES = ("folkman parameters 2", "folkman control 1", "folkman fresh air 3")
+WORDS_OF_BYTES += ("folkman node 2",)
+"""What the protocol signs or writes, which is no command."""
+
+
+def said(page):
+    """Return the commands that a page has in its sentences and in blocks of text, a line each."""
+    text = re.sub(r"^( *)```.*?^\1```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    found = [" ".join(line.split()) for line in SAID.findall(text)]
+    for block in blocks(page, "text"):
+        lines = re.sub(r"(^|\s+)# .*$", "", block.replace("\\\n", " "), flags=re.MULTILINE)
+        found += re.findall(r"^(?:folkman|python) .+$", lines, re.MULTILINE)
+    return [line for line in found if line not in WORDS_OF_BYTES]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+def test_what_is_said_of_commands_names_commands_and_options_that_are_there(page):
+    """In sentences, tables and synopses, where a value may be a placeholder; and the scripts."""
+    import typer.main
+
+    from folkman.cli import app
+
+    for line in said(page):
+        kind, *words = line.replace("\\|", "|").split()
+        options = re.findall(r"(?<![\w-])--[a-z][\w-]*", line)
+        if kind == "python":
+            source = "" if words[0] == "-c" else sources(words)
+            assert all(f'"{option}"' in source for option in options if source), (page, line)
+            continue
+        command: Any = typer.main.get_command(app)
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        assert not words or not hasattr(command, "commands") or words[0].startswith("-"), line
+        known = {name for each in command.params for name in [*each.opts, *each.secondary_opts]}
+        assert set(options) <= known | {"--help"}, (page, line)
+
+
+def sources(words):
+    """Return the text of what `python FILE` or `python -m MODULE` runs, in the repository."""
+    if words[0] != "-m":
+        return (ROOT / words[0]).read_text()
+    path = ROOT.joinpath(*words[1].split("."))
+    if not path.is_dir():
+        return path.with_suffix(".py").read_text()
+    assert (path / "__main__.py").is_file()
+    return "".join(each.read_text() for each in sorted(path.glob("*.py")))
+
+
 def test_json_is_json():
     for page in PAGES:
         for source in blocks(page, "json"):
@@ -130,7 +184,7 @@ def test_json_is_json():
 
 def test_every_block_has_a_known_language():
     for page in PAGES:
-        found = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
+        found = set(re.findall(r"^ *```(\w+)$", page.read_text(), re.MULTILINE))
         assert found <= KNOWN, page
         assert not re.search(
             r"^    (folkman|make|python) ",
