@@ -14,7 +14,7 @@ from folkman.record.run import METRICS, Run
 from folkman.record.settings import settings_of_folders
 from folkman.record.table import arms_of
 from folkman.report.chosen import Asked
-from folkman.report.figures import finish, fit_labels, new_figure
+from folkman.report.figures import finish, fit_labels, new_figure, typeset
 from folkman.report.plot import draw_plot, plot_folders
 from folkman.report.style import STYLES, dressed
 from tests.made_sweep import make_sweep
@@ -134,7 +134,7 @@ def test_no_upright_label_is_longer_than_its_figure_is_high(style, end):
         assert box.y0 >= 0, told
         assert box.y1 <= figure.bbox.height, told
         assert label.get_text().count("\n") < 3
-        assert " ".join(label.get_text().split()) == f"{told}{end}"
+        assert " ".join(label.get_text().split()) == typeset(f"{told}{end}")
 
 
 @pytest.mark.parametrize("style", ["ieee", "slides"])

@@ -4,6 +4,7 @@ People with any colour vision tell the colours apart (`report.palette`); line st
 so that a black-and-white print still reads.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ __all__ = [
     "shades_of",
     "spans_much",
     "tick_bits",
+    "typeset",
 ]
 
 COLOURS = (*LIGHT, "#000000", "#8a8a8a")
@@ -64,6 +66,7 @@ EARLY = 0.93
 """A curve that ends before this share of the axes is named within them."""
 MOST_LETTERS = 32
 """Letters of a name beside a curve."""
+NORM = re.compile(r"\|\|(.+?)\|\|")
 LONG_WORD = 4
 """Letters by which a line of a label may be longer than its share of the text."""
 SHARES = (*HIGHER_IS_BETTER, "node_test_accuracy_spread", "node_local_accuracy_spread")
@@ -231,12 +234,22 @@ def _name_end(
 
 def finish(axes: "Axes", x: str, y: str, title: str = "", *, grid: bool = True) -> None:
     """Label axes, and take away what does not tell anything."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_xlabel(typeset(x))
+    axes.set_ylabel(typeset(y))
     axes.set_title(title, fontsize="small", color=grey(0.35))
     if grid:
         axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def typeset(label: str) -> str:
+    """Return a label with its norms as mathematics: `||v_i - w||` has bars and an index.
+
+    Without spaces, where lines could break.
+    """
+    return NORM.sub(
+        lambda found: rf"$\Vert{{}}{found[1].replace(' ', '').replace('*', '^*')}\Vert$", label
+    )
 
 
 def fit_labels(figure: "Figure") -> None:
