@@ -5,6 +5,7 @@
 
 import doctest
 import inspect
+import pickle
 import pydoc
 import re
 import runpy
@@ -183,6 +184,9 @@ def test_a_docstring_is_a_text_like_any_other():
     assert folkman.sgp.__doc__ is text  # once
     assert hash(text) == hash(str(text))
     assert text == str(text)
+    again = pickle.loads(pickle.dumps(text))  # noqa: S301 - our own
+    assert again == text
+    assert text + again == 2 * str(text)
 
 
 def test_without_its_source_a_docstring_stays_as_it_is():

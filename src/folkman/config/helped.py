@@ -21,8 +21,8 @@ __all__ = ["helped"]
 WIDTH = 78
 """Columns of a text of help, which `help` indents by four or so."""
 
-READ = ["__contains__", "__eq__", "__format__", "__getitem__", "__hash__", "__iter__", "__len__"]
-READ += ["__ne__", "__repr__", "__str__"]
+READ = ["__add__", "__contains__", "__eq__", "__format__", "__getitem__", "__hash__", "__iter__"]
+READ += ["__len__", "__ne__", "__repr__", "__str__"]
 READ += [name for name in dir(str) if not name.startswith("_")]
 """How a text is read."""
 
@@ -45,7 +45,8 @@ class Helped(str):
 
 def _reading(name: str) -> Callable[..., Any]:
     def read(text: Helped, *given: Any, **named: Any) -> Any:
-        return getattr(text.whole, name)(*given, **named)
+        plain = [each.whole if isinstance(each, Helped) else each for each in given]
+        return getattr(text.whole, name)(*plain, **named)
 
     read.__name__ = name
     return read
