@@ -260,6 +260,11 @@ def test_a_formula_becomes_mathml_and_an_unknown_command_is_an_error():
     assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in drawn
     with pytest.raises(ValueError, match=r"got \\nosuch in"):
         hook["as_mathml"](r"a \nosuch b")
+    space = '<mspace width="0.167em"/>'
+    assert f"<msub><mi>log</mi><mn>2</mn></msub>{space}<mi>d</mi>" in hook["as_mathml"](r"\log_2 d")
+    assert f'rspace="0">max</mo>{space}<mi>c</mi>' in hook["as_mathml"](r"\max c")
+    for tight in (r"\min(a, b)", r"2^{\log_2}", r"\log_2(1 + x)", r"a \bmod b", "w x", r"x_\max y"):
+        assert space not in hook["as_mathml"](tight), tight
     page = '<p>If <span class="arithmatex">\\(a &lt; b\\)</span>.</p>'
     assert "arithmatex" not in hook["on_page_content"](page)
     assert "&#x0003C;" in hook["on_page_content"](page)
