@@ -156,6 +156,7 @@ def public():
             yield name, thing
 
 
+@pytest.mark.slow
 def test_help_shows_what_every_parameter_means():
     """Of public functions, classes and their methods, below what they say themselves."""
     number = 0
@@ -197,6 +198,7 @@ def test_without_its_source_a_docstring_stays_as_it_is():
     assert helped(print) is print
 
 
+@pytest.mark.process
 def test_meanings_are_read_when_somebody_asks():
     """Neither the import nor the use of a name reads them, nor what reads them."""
     said = (

@@ -66,6 +66,7 @@ def test_the_wheel_has_everything_that_folkman_reads(built):
     assert "folkman/py.typed" in held
 
 
+@pytest.mark.process
 def test_help_of_what_was_installed_says_what_parameters_mean(built, tmp_path):
     """From the files of the wheel: the meanings stand in the sources, which it has."""
     with zipfile.ZipFile(built[0]) as archive:

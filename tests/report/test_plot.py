@@ -116,12 +116,11 @@ def test_names_do_not_overlap_in_any_style(sweep, style, facet):
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("end", ["", " at the end"])
-def test_no_upright_label_is_longer_than_its_figure_is_high(style, end):
-    longest = sorted(METRICS.values(), key=len)[-4:]
-    for told in [*longest, METRICS["test_accuracy"]]:
+def test_no_upright_label_is_longer_than_its_figure_is_high(style):
+    longest = sorted(METRICS.values(), key=len)[-2:]
+    for told in [f"{longest[1]} at the end", longest[0], METRICS["test_accuracy"]]:
 
-        def draw(words=f"{told}{end}"):
+        def draw(words=told):
             figure, axes = new_figure(4.6, 3.2)
             finish(axes, "slots of T seconds", words, "a title")
             fit_labels(figure)
@@ -134,7 +133,7 @@ def test_no_upright_label_is_longer_than_its_figure_is_high(style, end):
         assert box.y0 >= 0, told
         assert box.y1 <= figure.bbox.height, told
         assert label.get_text().count("\n") < 3
-        assert " ".join(label.get_text().split()) == typeset(f"{told}{end}")
+        assert " ".join(label.get_text().split()) == typeset(told)
 
 
 @pytest.mark.parametrize("style", ["ieee", "slides"])
