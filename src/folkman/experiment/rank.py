@@ -87,9 +87,10 @@ class Ranked(NamedTuple):
     score: str
     seeds: tuple[int, ...]
     tuned: Tuned  # what the search found
-    rankings: tuple[Ranking, ...]  # at equal time first
+    # tables of ranks: at equal time, then at equal bits, gradients and others
+    rankings: tuple[Ranking, ...]
     left_out: Mapping[str, str]  # method -> why it is not ranked
-    floor: TimeFloor | None = None  # on quadratics alone
+    floor: TimeFloor | None = None  # least time of any method, on quadratics alone; else None
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and a row of text for each method."""

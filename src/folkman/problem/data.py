@@ -59,7 +59,7 @@ class DataSet(NamedTuple):
     y_train: NDArray  # int32 labels, or float32 targets
     x_test: NDArray
     y_test: NDArray
-    num_classes: int  # 0: regression
+    num_classes: int  # number of classes; 0: numbers are predicted
     group: NDArray[np.int64] | None = None  # the node each training sample was made for
     optimum: NDArray[np.float64] | None = None  # minimiser of the pooled training loss
 

@@ -328,7 +328,7 @@ def cnn(
     sample: tuple[int, ...],
     classes: int,
     *,
-    precision: Precision = "float32",  # of the arithmetic; parameters are float32
+    precision: Precision = "float32",  # precision of the arithmetic; parameters are float32
 ) -> Model:
     """Build the paper's nine-layer CNN.
 
