@@ -201,6 +201,7 @@ class RunFolder:
         """Write the rows of one run and its status, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
         notes |= {"verdict": run.verdict, "reason": run.reason, "target_slot": run.target_slot}
+        notes |= {"remark": run.remark}
         _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
@@ -298,7 +299,7 @@ class RunFolder:
 def _note_end(run: Run, told: Json) -> None:
     """Fill in how a run ended; an earlier version wrote less."""
     run.verdict, run.reason = told.get("verdict", ""), told.get("reason", "")
-    run.target_slot = told.get("target_slot")
+    run.target_slot, run.remark = told.get("target_slot"), told.get("remark", "")
 
 
 class JobFolder(RunFolder):

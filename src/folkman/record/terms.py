@@ -61,7 +61,12 @@ TERMS: dict[str, str] = {
     ),
     "objective": "How nodes count in the loss: by their samples, or all alike.",
     "diverged": "The training loss is no longer a finite number.",
-    "not learning": "The training loss rose, or did not fall although it could.",
+    "not learning": (
+        "The training loss rose, did not fall although it could, or is no better than guessing."
+    ),
+    "guessing": (
+        "The best answer that is the same for every sample: the shares of the classes, or the mean."
+    ),
     "tuned": "The step was found by a search on other seeds, the same search for every method.",
 }
 """Term -> what it means."""
