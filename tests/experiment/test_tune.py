@@ -1,5 +1,6 @@
 """Tuning as a person runs it: the best step in closed form, wrong input, what comparisons say."""
 
+import html
 import json
 import re
 import signal
@@ -33,6 +34,8 @@ from folkman.record.tuned import (
     Side,
     searched,
     sides_of,
+    source,
+    source_of_run,
     standings,
     told,
     tune_command,
@@ -276,6 +279,16 @@ def test_a_line_says_how_the_sides_stand():
     assert "tuned: a; not tuned: b; tuned on another setting: c" in mixed
 
 
+def test_the_command_names_the_configuration_as_the_run_was_asked_for_it():
+    """What a shell would take apart is quoted; without a file of the user's the folder's is it."""
+    assert source("mine.toml") == "mine.toml"
+    assert source("my file.toml", ["seeds=[0, 1]"]) == "'my file.toml' --set 'seeds=[0, 1]'"
+    words = ["run", "--set", "slots=9", "mine.toml", "--out=r", "--set=nodes=3", "--json"]
+    assert source_of_run(words, "r/config.toml") == "mine.toml --set slots=9 --set nodes=3"
+    for made in (None, ["demo"], ["run"], ["run", "--resume", "r"], ["run", "--set", "slots=9"]):
+        assert source_of_run(made, "r/config.toml") == "r/config.toml"
+
+
 def test_the_line_names_the_options_that_were_tuned_and_no_others():
     """A search over steps says nothing of a threshold that was chosen for another setting."""
     names = {"a": ["step"], "b": ["step", "local_steps"]}
@@ -305,7 +318,10 @@ def test_run_report_and_compare_say_whether_the_sides_are_tuned(tuned, tmp_path)
     summary = json.loads((tmp_path / "good" / "summary.json").read_text())
     assert summary == {key: answer[key] for key in summary}
     assert "tuned on another setting: Algorithm 1, FedAvg" in other.stdout
-    assert "folkman tune bad/config.toml" in other.stdout
+    again = f"folkman tune {tuned.file} --set slots=11 --over step"
+    assert again in other.stdout  # one command before, after and in the report, settings and all
+    assert again in other.stderr
+    assert again in html.unescape((tmp_path / "bad" / "report.html").read_text())
     page = (tmp_path / "bad" / "report.html").read_text()
     warned = page.index("tuned on another setting: Algorithm 1, FedAvg")
     assert warned < page.index('class="verdict"')  # before the answer

@@ -144,6 +144,10 @@ class RunFolder:
         )
         return self.config
 
+    def command(self) -> list[str] | None:
+        """Return the arguments of the command that made it; None if no command did."""
+        return (read_json(self.provenance) or {}).get("command")
+
     def read_config(self) -> Json:
         """Read the configuration, with the tables of its algorithms."""
         config = _read_toml(self.config)[1]

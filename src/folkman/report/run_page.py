@@ -12,7 +12,15 @@ import numpy as np
 from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import Run
-from folkman.record.tuned import ELSEWHERE, searched, sides_of, standings, told, tune_command
+from folkman.record.tuned import (
+    ELSEWHERE,
+    searched,
+    sides_of,
+    source_of_run,
+    standings,
+    told,
+    tune_command,
+)
 from folkman.record.verdict import remarks
 from folkman.report import html
 from folkman.report.answer import (
@@ -46,7 +54,8 @@ def run_page(contents: Contents) -> str:
     name = contents.folder.config.name
     sides = sides_of(contents.config)
     networks, states = network_names(sides), standings(sides)
-    note = escape(told(states, tune_command(sides, str(contents.folder.config)), searched(sides)))
+    made_by = source_of_run(contents.provenance.get("command"), str(contents.folder.config))
+    note = escape(told(states, tune_command(sides, made_by), searched(sides)))
     misleads = ELSEWHERE in states.values()  # to be said before the answer
     results = _results(begun, contents.provenance, networks)
     results += f"<p>{note}</p>" if note and not misleads else ""
