@@ -9,6 +9,7 @@ from typing import Any
 
 from folkman.checks import require
 from folkman.config.choices import ConfigError
+from folkman.config.data_files import with_data_files
 from folkman.config.plugins import anchored
 from folkman.record.json_file import Json, Table, quoted
 
@@ -22,14 +23,15 @@ TUNED: Json = DEFAULT.pop("tuned")
 
 
 def read(path: str | Path, *, warn: bool = True) -> Json:
-    """Read a TOML file, or say where it is wrong; own code that it names is looked up beside it.
+    """Read a TOML file, or say where it is wrong; own code and data are looked up beside it.
 
     With `warn`, code from outside the file's folder is named on standard error.
     """
     try:
         # some editors begin a file with a mark of UTF-8, which nobody sees
         raw = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-        return anchored(raw, Path(path).resolve().parent, warn=warn)
+        here = Path(path).resolve().parent
+        return with_data_files(anchored(raw, here, warn=warn), here, warn=warn)
     except FileNotFoundError:
         raise ConfigError(
             f"expected a configuration file, there is no {path}; check the path"
@@ -75,7 +77,7 @@ def gather(
         )
     raw = {} if config is None else config if isinstance(config, Mapping) else read(config)
     if isinstance(settings, Mapping):
-        return anchored(put(raw, settings), Path.cwd())
+        return with_data_files(anchored(put(raw, settings), Path.cwd()), Path.cwd())
     return override(raw, settings or ())
 
 
@@ -90,7 +92,7 @@ def override(raw: Table, settings: Sequence[str]) -> Json:
 
     `algorithm.0.step` counts from 0.
 
-    A file of own code in a setting is looked up in the working directory.
+    A file of own code or data in a setting is looked up in the working directory.
     """
     tables: Json = deepcopy(dict(raw))
     for setting in settings:
@@ -99,7 +101,7 @@ def override(raw: Table, settings: Sequence[str]) -> Json:
         if not found or not all(keys):
             raise ConfigError(f"a setting looks like network.gamma=10, got '{setting}'")
         _put(tables, keys, parse_value(text.strip()), setting)
-    return anchored(tables, Path.cwd())
+    return with_data_files(anchored(tables, Path.cwd()), Path.cwd())
 
 
 def put(raw: Table, values: Table) -> Json:
