@@ -197,7 +197,9 @@ TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
     "fleet.md": ("mine.toml",),
-    "tutorials/own-data.md": ("mine.npz", "machines.npz", "mine.csv", "lines.json"),
+    "tutorials/own-data.md": (
+        *("mine.npz", "machines.npz", "mine.csv", "recorded.csv", "lines.json"),
+    ),
     "tutorials/own-radio.md": ("links.csv",),
     "tutorials/own-traces.md": ("capacity.csv", "there.csv"),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
