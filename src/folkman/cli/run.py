@@ -85,12 +85,23 @@ def carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
     from folkman.experiment.run import carry_out_run
 
     advice = f"go on with: folkman run --resume {prepared.folder.root}"
+    if not sys.stderr.isatty():  # a terminal has a bar
+        common.say(_planned(prepared))
     with (
         common.stoppable(advice),
-        common.progress(prepared.slots, "slots", guess=False) as show,
+        common.progress(prepared.slots, "slots", guess=False, beats=True) as show,
     ):
         watch = _shown(show, prepared.slots)
         return carry_out_run(prepared, track=track, watch=watch, command=sys.argv[1:])
+
+
+def _planned(prepared: "PreparedRun") -> str:
+    """Return what is about to run, in a line."""
+    labels, seeds = [part.run.label for part in prepared.first], prepared.config["seeds"]
+    methods = "one method" if len(labels) == 1 else f"{len(labels)} methods"
+    few = "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    each = f"{prepared.first[0].slots} slots each"
+    return f"{methods} ({'; '.join(labels)}) with {few}, {each}, into {prepared.folder.root}"
 
 
 def _shown(show: common.Update, in_all: int) -> "Watch":
