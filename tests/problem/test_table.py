@@ -190,7 +190,7 @@ BAD = {
     ),
     "one sample": ("1,0\n", {}, "expected two samples or more"),
     "one column": ("1\n2\n", {}, "expected features and a column of labels, got 1 column"),
-    "semicolons": ("1;0\n2;1\n", {}, "got 1 column; save it with commas, not semicolons"),
+    "semicolons": ("1;0\n2;1\n", {}, "between columns, got semicolons; save it with commas"),
     "an unknown label": ("a,kind\n1,0\n", {"label": "kid"}, "no column 'kid'; did you mean 'kind'"),
     "a label without names": ("1,0\n2,1\n", {"label": "kind"}, "add the names, or leave label out"),
     "an unknown group": ("a,b,y\n1,0,0\n", {"group": "c"}, "no column 'c'; known: a, b, y"),

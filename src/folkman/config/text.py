@@ -137,8 +137,9 @@ def _put(tables: Json, keys: list[str], value: object, setting: str) -> None:
         if not isinstance(place, (dict, list)):
             raise ConfigError(f"'{setting}': {'.'.join(keys[: depth + 1])} is not a table")
     if isinstance(place, list):
+        option = "name" if keys[-1].isdigit() else keys[-1]
         raise ConfigError(
-            f"'{setting}': {'.'.join(keys[:-1])} is a list of tables; write algorithm.0.{keys[-1]}"
+            f"'{setting}': {'.'.join(keys[:-1])} is a list of tables; write algorithm.0.{option}"
         )
     if keys[-1] == "name" and len(keys) > 1 and place.get("name") != value:
         place.clear()  # another builder: the options of the old one mean nothing to it

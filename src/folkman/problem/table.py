@@ -25,6 +25,8 @@ LABELS = ("y", "label", "class", "target")
 """Names of the column of labels, in any case."""
 NO_FEATURES = ("time", "timestamp", "datetime", "date", "id", "uid", "index", "row", "unnamed: 0")
 """Names of columns that say when or which a sample is, in any case."""
+APART = {";": "semicolons", "\t": "tabs"}
+"""Signs that other programs put between columns."""
 FEWEST_LINES = 10
 """Lines from which a first column that only increases, or never repeats, says that of itself."""
 
@@ -103,6 +105,12 @@ def _read(path: Path) -> Cells:
     except csv.Error as error:
         raise ValueError(f"expected a .csv file, could not read {path}: {error}") from None
     require(bool(rows), f"expected samples, {path} has no line with numbers; add some")
+    cut_by = next((sign for sign in APART if len(rows[0][1]) == 1 and sign in rows[0][1][0]), None)
+    require(
+        cut_by is None,
+        f"{path}: expected a comma between columns, got {APART.get(cut_by or '')}; save it with "
+        "commas, and a point in numbers",
+    )
     names = _names([row for _, row in rows])
     rows = rows[1:] if names else rows
     require(bool(rows), f"expected samples below the names, {path} has none; add some")
@@ -165,7 +173,7 @@ def csv_samples(
     *,
     label: str | None = None,  # column of the labels; None: y, label, class, target, or the last
     group: str | None = None,  # column that says which device a sample came from
-    drop: tuple[str, ...] = (),  # columns that are left out: names, or numbers from 1
+    drop: tuple[str | int, ...] = (),  # columns that are left out: names, or numbers from 1
     window: int | None = None,  # lines that follow each other and make one sample; None: one each
     regression: bool = False,
     test_share: float = 0.2,  # share of the samples that is held out
@@ -213,14 +221,24 @@ def csv_samples(
     return found if scale == "none" else _standard(found)
 
 
-def _kept(cells: Cells, drop: Sequence[str]) -> list[int]:
+def _kept(cells: Cells, drop: Sequence[str | int]) -> list[int]:
     """Return the columns that are not left out."""
-    known = cells.names or [str(at + 1) for at in range(cells.width)]
-    for name in drop:
+    twice = next((name for name in cells.names if cells.names.count(name) > 1), None)
+    require(
+        twice is None,
+        f"{cells.path}: expected a name for each column, got {twice!r} twice; give each its own",
+    )
+    numbers = [str(at + 1) for at in range(cells.width)]
+    known = cells.names or numbers
+    left_out = set()
+    for each in drop:
+        among = numbers if isinstance(each, int) else known
+        name = str(each)
         require(
-            name in known, f"{cells.path} has no column {name!r} to drop; {nearest(name, known)}"
+            name in among, f"{cells.path} has no column {each!r} to drop; {nearest(name, among)}"
         )
-    return [at for at, name in enumerate(known) if name not in drop]
+        left_out.add(among.index(name))
+    return [at for at in range(cells.width) if at not in left_out]
 
 
 def _devices(cells: Cells, at: int) -> NDArray[np.int64]:
@@ -264,7 +282,7 @@ def _warn_of_no_features(cells: Cells, columns: Sequence[int], x: NDArray) -> No
     """Warn of features that say when or which a sample is: a model learns the order of the file."""
     for at, values in zip(columns, x.T, strict=True):
         if _is_called_no_feature(cells, at):
-            why = f"is called {cells.names[at]!r}"
+            why = f"is called {cells.names[at]!r}" if cells.names[at] else "has no name"
         elif at == 0 and len(values) >= FEWEST_LINES and np.all(np.diff(values) > 0):
             why = "only increases from line to line"
         elif at == 0 and len(values) >= FEWEST_LINES and _are_numbers_of_samples(values):
@@ -317,11 +335,10 @@ def _finite(cells: Cells, at: int, values: NDArray) -> NDArray[np.float64]:
 
 def _label_column(cells: Cells, columns: Sequence[int], label: str | None) -> int:
     """Return which of these columns has the labels; refuse a name that the file lacks."""
-    apart = "save it with commas, not semicolons" if ";" in cells.rows[0][0] else ""
     require(
         len(columns) >= 2,
-        f"{cells.path}: expected features and a column of labels, got {len(columns)} column; "
-        + (apart or "put a comma between columns"),
+        f"{cells.path}: expected features and a column of labels, got {len(columns)} column; put a "
+        "comma between columns",
     )
     if label is None:
         usual = _usual(cells.names)
