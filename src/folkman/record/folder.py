@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from folkman.checks import require
 from folkman.files import save_tensors, write_whole
 from folkman.record.cluster import ClusterFolder, refuse_cluster
-from folkman.record.json_file import Json, quoted, read_json, write_json, write_text
+from folkman.record.json_file import Json, quoted, read_json, read_text, write_json, write_text
 from folkman.record.provenance import note_start
 from folkman.record.run import (
     DIVERGED,
@@ -142,6 +142,7 @@ class RunFolder:
             f"expected a configuration, {self.root} was made from Python objects and has none; "
             "run the script again",
         )
+        self.read_config()  # a file of nothing would be the default comparison
         return self.config
 
     def command(self) -> list[str] | None:
@@ -251,7 +252,13 @@ class RunFolder:
                 f"finish it: folkman run --resume {self.root}"
             )
         runs = runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
-        told = (read_json(self.summary) or {}).get("runs", [])
+        summary = read_json(self.summary)
+        require(
+            summary is not None or not self.summary.is_file(),
+            f"expected how the runs ended in {self.summary}, it is damaged; write it again: "
+            f"folkman run --resume {self.root}",
+        )
+        told = (summary or {}).get("runs", [])
         known_by = {(each.get("label"), each.get("seed")): each for each in told}
         for run in runs:
             run.folder = self.root
@@ -327,7 +334,7 @@ def objective_in(config: Json) -> str | None:
 
 def _read_toml(path: Path) -> tuple[str, Json]:
     """Return the text of a configuration and what it says."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
