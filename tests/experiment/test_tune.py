@@ -145,7 +145,7 @@ def test_every_method_has_the_same_budget_and_seeds_that_nobody_is_judged_on(tun
 
     assert spent == [each.runs for each in tuned.methods]
     assert max(spent) <= tuned.budget
-    assert {job["seed"] for job in jobs} == set(tuned.seeds) == {1000, 1001}
+    assert {job["seed"] for job in jobs} == set(tuned.seeds) == {1000, 1001, 1002, 1003}
     for each in tuned.methods:
         assert each.score <= each.score_before  # the configured options took part
 
@@ -289,6 +289,11 @@ def test_the_command_names_the_configuration_as_the_run_was_asked_for_it():
         assert source_of_run(made, "r/config.toml") == "r/config.toml"
 
 
+def test_the_output_says_on_how_many_placements_a_score_rests(tuned):
+    assert tuned.notes()[-1].startswith("the best of a search on 4 placements: expect less on")
+    assert "# the best of a search on 4 placements" in tuned.file.read_text()
+
+
 def test_the_line_names_the_options_that_were_tuned_and_no_others():
     """A search over steps says nothing of a threshold that was chosen for another setting."""
     names = {"a": ["step"], "b": ["step", "local_steps"]}
@@ -368,7 +373,7 @@ def test_the_arms_of_a_sweep_stand_each_for_itself(tuned, tmp_path):
         (["--over", "step=a,b"], "expected different numbers for 'step'"),
         (["--over", "step=-1,1"], "--over step, at -1"),
         (["--over", "local_steps=1.5,2"], "expected whole numbers for 'local_steps'"),
-        (["--budget", "15"], "--budget 15 is too small: the grid of 'Algorithm 1' needs 16 runs"),
+        (["--budget", "15"], "--budget 15 is too small: the grid of 'Algorithm 1' needs 23 runs"),
         (["--seeds", "0,1"], r"judged on the seeds \[0\] too; tune on others"),
         (["--seeds", "x"], "--seeds looks like 1000,1001, got 'x'"),
         (["--seeds", "7,7"], "expected different whole numbers"),
@@ -419,7 +424,7 @@ def test_a_method_whose_runs_all_diverge_is_an_error_that_says_what_to_try(tmp_p
     )
     over = ["step=1e8,1e9"]
     with pytest.raises(ValueError, match=r"every run of 'fedavg' diverged.*try smaller values"):
-        fm.tune(config, over=over, out=tmp_path / "t.toml", budget=6, engine="here")
+        fm.tune(config, over=over, out=tmp_path / "t.toml", budget=10, engine="here")
     assert not (tmp_path / "t.toml").exists()
 
 
