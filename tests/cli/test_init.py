@@ -166,9 +166,9 @@ def test_a_project_of_own_data_takes_a_table_by_the_lines_that_stand_there(tmp_p
     config = tmp_path / "experiment.toml"
     config.write_text(with_table(config.read_text()))
     rows = [
-        f"{at},{at % 7},{at * at % 11},{machine},{at // 100 % 2}"
+        f"{at},{at % 7},{at * at % 11},{machine},{at // 50 % 2}"
         for machine in ("lathe", "mill", "saw")
-        for at in range(400)
+        for at in range(800)
     ]
     (tmp_path / "mine.csv").write_text("\n".join(["time,a,b,machine,state", *rows]))
     few = ["--set", "slots=4", "--set", "seeds=[0]"]

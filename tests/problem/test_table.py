@@ -293,7 +293,7 @@ def test_lines_of_two_devices_or_labels_are_never_one_window(tmp_path):
     path = tmp_path / "mine.csv"
     np.savetxt(path, rows, "%d", ",", header="a,unit,y", comments="")
 
-    found = fm.load("csv", path=path, group="unit", window=3)
+    found = fm.load("csv", path=path, group="unit", window=3, test_share=0.4)
 
     assert len(found.x_train) + len(found.x_test) == 2 * 6 * 2
     for x, label in zip(found.x_train[..., 0], found.y_train, strict=True):
@@ -305,8 +305,18 @@ def test_a_window_that_leaves_most_lines_out_says_so(tmp_path):
     y = np.repeat([0, 1, 0, 1, 0, 1], [5, 4, 4, 5, 4, 4])
     path = tmp_path / "mine.csv"
     np.savetxt(path, np.column_stack([X[:26, 0], y]), "%.6g", ",")
-    with pytest.warns(Notice, match="take 10 of 26 lines, the others are left out"):
+    with pytest.warns(Notice) as told:
         fm.load("csv", path=path, window=5)
+    assert "take 10 of 26 lines, the others are left out" in str(told[0].message)
+
+
+def test_windows_held_out_that_lack_a_label_are_told(tmp_path):
+    y = np.repeat([0, 1, 0, 1, 0], 8)
+    path = tmp_path / "mine.csv"
+    np.savetxt(path, np.column_stack([X[:, 0], y]), "%.6g", ",")
+    with pytest.warns(Notice, match="have no label 1, so an accuracy says little; raise test_sh"):
+        fm.load("csv", path=path, window=4, test_share=0.2)
+    fm.load("csv", path=path, window=4, test_share=0.4)
 
 
 def test_the_target_of_a_window_in_a_regression_is_that_of_its_last_line(tmp_path):

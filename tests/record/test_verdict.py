@@ -250,6 +250,8 @@ def test_a_loss_that_still_falls_is_no_verdict_but_a_remark():
     assert not remark(rows(2.5, 1.5, 1.4, 1.3, test_accuracy=0.3), TEN)
     assert not remark(rows(2.5, 2.5, test_accuracy=0.1), TEN)  # level: the verdict's own business
     assert not remark(rows(0.9, 0.3), MEAN)
+    alike = TEN._replace(accuracy=1.0)  # all test data are of one class: nothing is above it
+    assert not remark(rows(2.5, 1.5, 1.4, 1.3, test_accuracy=1.0), alike)
 
 
 def learnt(problem, step, slots=60):
@@ -354,6 +356,8 @@ def test_a_remark_is_kept_and_shown_by_report_page_and_terminal(tmp_path):
     (found,) = RunFolder.open(place).read().runs
     assert found.remark == run.remark == found.summary()["remark"] != ""
     (said,) = remarks([found])
-    assert said.startswith(f"'{run.label}' is no better than guessing (1 of 1 seeds): with seed 0")
+    assert said.startswith(
+        f"'{run.label}' compares badly with guessing (1 of 1 seeds): with seed 0"
+    )
     assert said in html.unescape(write_report(place).read_text())
     assert said in make_source(place, cluster=False).state()["swings"]

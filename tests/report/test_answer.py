@@ -171,7 +171,7 @@ def test_a_run_that_only_guesses_is_told_before_the_answer():
     low = run("low", 0, [2.4, 2.35])
     low.remark = "it ended at training loss 2.35"
     page = unescape(headline([low], {}))
-    assert page.index("'low' is no better than guessing (1 of 1 seeds)") < page.index("verdict")
+    assert page.index("'low' compares badly with guessing (1 of 1 seeds)") < page.index("verdict")
 
 
 def test_a_loss_that_ends_far_above_its_lowest_is_told_once_as_the_terminal_tells_it():

@@ -50,13 +50,25 @@ def windowed(
             f"{path}: windows of {window} lines of one {alike} take {number * window} of "
             f"{len(y)} lines, the others are left out; a lower window takes more"
         )
-    made = {}
+    made: dict[str, NDArray] = {}
     for part, own in found.items():
         lines = np.stack(own)  # (window, line)
         made |= {f"x_{part}": x[lines], f"y_{part}": y[lines[:, -1]]}
         if part == "train" and "group" in arrays:
             made["group"] = device[lines[:, 0]]
+    if not regression:
+        _check_labels(made["y_train"], made["y_test"], path)
     return made
+
+
+def _check_labels(learned: NDArray, held: NDArray, path: str) -> None:
+    """Say where the last windows of the devices lack labels that the others have."""
+    lacking = np.setdiff1d(learned, held)
+    if len(lacking):
+        notice(
+            f"{path}: the last windows of each device, which are held out, have no label "
+            f"{', '.join(map(str, lacking[:5]))}, so an accuracy says little; raise test_share"
+        )
 
 
 def _cut(lines: NDArray, labels: NDArray | None, window: int) -> Iterator[NDArray]:

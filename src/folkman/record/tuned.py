@@ -169,11 +169,16 @@ def source_of_run(command: Sequence[str] | None, kept: str) -> str:
 
 def shared_setting(sides: Collection[Side]) -> str:
     """Return the data and the number of nodes that all sides share: digits, 5 nodes."""
-    data = {str(_table(side.config, "data").get("name") or "") for side in sides}
+    data = {_data_name(_table(side.config, "data")) for side in sides}
     nodes = {side.config.get("nodes") for side in sides}
     said = [*data] if len(data) == 1 else []
     said += [f"{count} nodes" for count in nodes if count] if len(nodes) == 1 else []
     return ", ".join(filter(None, said))
+
+
+def _data_name(data: Table) -> str:
+    """Return the name of a data set: that of the user's own file where there is one."""
+    return Path(str(data["path"])).name if data.get("path") else str(data.get("name") or "")
 
 
 def untuned(sides: Mapping[str, str]) -> bool:

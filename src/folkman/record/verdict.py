@@ -169,8 +169,8 @@ def unheard(runs: Sequence[Run]) -> list[str]:
 
 
 def guesses(runs: Sequence[Run]) -> list[str]:
-    """Return a line for each label with runs that a constant answer is as good as, the first's."""
-    return _by_label(runs, "is no better than guessing", lambda run: run.remark)
+    """Return a line for each label with runs that a constant answer is as good as in a part."""
+    return _by_label(runs, "compares badly with guessing", lambda run: run.remark)
 
 
 def _unheard_pairs(rows: "Sequence[Mapping[str, float]]") -> str:
@@ -232,7 +232,7 @@ def remark(rows: "Sequence[Mapping[str, float]]", constant: Constant) -> str:
     seen = f"{_ended(last)}; {constant.answer}"
     if no_better(rows, constant):
         return f"{seen}; the loss still falls: run longer, or try a longer step"
-    if last.get("test_accuracy", nan) <= constant.accuracy:
+    if last.get("test_accuracy", nan) <= constant.accuracy < 1:  # 1: all test data are alike
         return (
             f"{seen}; the loss is lower, the accuracy is not higher: run longer, and where one "
             "class is frequent go by the test loss"
