@@ -348,6 +348,13 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
         read_table(path)
 
 
+def test_samples_to_predict_have_no_options_to_leave_a_column_out_with(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("a,unit,b\n1,east,0\n2,west,0\n")
+    with pytest.raises(ValueError, match=r"got 'east'; correct it, or leave the column out of the"):
+        read_table(path)
+
+
 def test_what_was_learned_from_a_table_predicts_the_same_table(tmp_path):
     write(tmp_path, names="a,b,c,d,y")
     small = ["nodes=2", "slots=3", "seeds=[0]", "model.name=softmax", "data.name=csv"]

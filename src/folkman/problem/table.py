@@ -90,7 +90,8 @@ def _usual(names: Sequence[str]) -> int | None:
 def read_table(path: Path) -> Table:
     """Read comma-separated numbers; a line of names is one that has a word in it."""
     cells = _read(path)
-    return Table(cells.names, np.column_stack([_numbers(cells, at) for at in range(cells.width)]))
+    columns = [_numbers(cells, at, cure=OF_A_FILE) for at in range(cells.width)]
+    return Table(cells.names, np.column_stack(columns))
 
 
 def _read(path: Path) -> Cells:
@@ -141,12 +142,16 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _numbers(cells: Cells, at: int) -> NDArray[np.float64]:
+OF_A_FILE = "correct it, or leave the column out of the file"
+"""What to do where there are no options to leave a column out with."""
+
+
+def _numbers(cells: Cells, at: int, cure: str = "") -> NDArray[np.float64]:
     """Return a column of numbers, or refuse it and say what else it may be."""
     column = cells.column(at)
     bad = [row for row, cell in enumerate(column) if not _is_number(cell)]
     if bad:
-        cure = _cure(cells, at, sum(bool(column[row]) for row in bad))
+        cure = cure or _cure(cells, at, sum(bool(column[row]) for row in bad))
         raise ValueError(
             f"{cells.place(bad[0], at)}: expected a number, got {column[bad[0]]!r}; {cure}"
         )
