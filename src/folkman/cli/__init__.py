@@ -179,13 +179,14 @@ def _before_a_command(
 
 def _tell_warnings() -> None:
     """Let warnings that are meant for a user come as a line, without a place in the source."""
-    show = warnings.showwarning
+    show, said = warnings.showwarning, set()
 
     def told(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if category in (UserWarning, Notice):
-            say(f"warning: {message}")
-        else:
+        if category not in (UserWarning, Notice):
             show(message, category, *place, **more)
+        elif str(message) not in said:  # data are read anew for every seed
+            said.add(str(message))
+            say(f"warning: {message}")
 
     warnings.simplefilter("default", Notice)
     warnings.showwarning = told
