@@ -2,12 +2,14 @@
 
 import shutil
 import tomllib
+import warnings
 
 import numpy as np
 import pytest
 
 import folkman as fm
-from folkman.checks import Notice
+from folkman import cli
+from folkman.checks import Notice, notice
 from folkman.config.data_files import with_data_files
 from folkman.config.text import gather, read
 from folkman.record.run import FINISHED
@@ -126,3 +128,13 @@ def test_a_command_says_in_a_line_what_may_be_no_feature(project):
     )
     assert "warning" not in left.stderr
     assert (done.returncode, left.returncode) == (0, 0)
+
+
+def test_a_notice_is_said_once_however_often_data_are_read(capsys):
+    """Whoever changes filters of warnings makes Python forget which it has shown."""
+    with warnings.catch_warnings():
+        cli._tell_warnings()
+        warnings.simplefilter("always", Notice)
+        for text in ("one", "two", "one"):
+            notice(text)
+    assert capsys.readouterr().err == "warning: one\nwarning: two\n"
