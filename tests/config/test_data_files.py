@@ -10,8 +10,7 @@ import pytest
 import folkman as fm
 from folkman import cli
 from folkman.checks import Notice, notice
-from folkman.config.data_files import with_data_files
-from folkman.config.text import gather, read
+from folkman.config.text import gather, read, with_data_files
 from folkman.record.run import FINISHED
 from shell import folkman, undrawn
 

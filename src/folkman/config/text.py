@@ -7,19 +7,21 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from folkman.checks import require
+from folkman.checks import notice, require
 from folkman.config.choices import ConfigError
-from folkman.config.data_files import with_data_files
 from folkman.config.plugins import anchored
 from folkman.record.json_file import Json, Table, quoted
 
 __all__ = ["DEFAULT", "TUNED", "dump", "gather", "literal", "override", "parse_value", "put"]
-__all__ += ["read", "refuse_beside_resume"]
+__all__ += ["read", "refuse_beside_resume", "with_data_files"]
 
 DEFAULT: Json = tomllib.loads(Path(__file__).with_name("default.toml").read_text(encoding="utf-8"))
 """What `folkman run` does when told nothing."""
 TUNED: Json = DEFAULT.pop("tuned")
 """The table [tuned] that a search wrote for the algorithms of DEFAULT."""
+
+DATA_FILES = ("path", "folder")
+"""Keys of [data] that name a file or a folder of the user's own."""
 
 
 def read(path: str | Path, *, warn: bool = True) -> Json:
@@ -79,6 +81,38 @@ def gather(
     if isinstance(settings, Mapping):
         return with_data_files(anchored(put(raw, settings), Path.cwd()), Path.cwd())
     return override(raw, settings or ())
+
+
+def with_data_files(value: Any, here: Path, key: str = "", *, warn: bool = True) -> Any:
+    """Return tables with the files of their [data] by absolute paths, looked up from `here`.
+
+    Earlier versions looked from the working directory alone. What is there and not here stays as it
+    is written; with `warn` a notice says so.
+    """
+    if isinstance(value, Mapping):
+        within = f"{key}." if key == "data" else ""
+        return {
+            name: with_data_files(item, here, f"{within}{name}", warn=warn)
+            for name, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [with_data_files(item, here, key, warn=warn) for item in value]
+    named = key in {f"data.{each}" for each in DATA_FILES} and isinstance(value, str) and value
+    return _data_file(value, here, warn=warn) if named else value
+
+
+def _data_file(value: str, here: Path, *, warn: bool) -> str:
+    """Return one file by its absolute path, or as it is written where only that one is there."""
+    path = Path(value).expanduser()
+    beside = (here / path).resolve()
+    if beside.exists() or not path.exists():
+        return str(beside)
+    if warn:
+        notice(
+            f"there is no {beside}, so {path.resolve()} is read; a path in a configuration is "
+            "looked up beside its file: correct it there, or give it as --set data.path=..."
+        )
+    return value
 
 
 def refuse_beside_resume(*given: object) -> None:
