@@ -64,6 +64,7 @@ def test_a_guest_learns_what_ours_learns(twins):
 
 def test_a_guest_knows_what_a_constant_answer_is_worth_as_ours_does(twins):
     ours, theirs = (each.guess() for each in twins)
+    assert theirs is not None
     assert theirs.loss == pytest.approx(ours.loss, rel=1e-5)
     assert theirs.accuracy == pytest.approx(ours.accuracy)
     assert theirs.tested == ours.tested
@@ -79,6 +80,7 @@ def test_a_guest_for_numbers_is_held_against_their_mean():
 
     problem = guest.problem(torch.nn.Linear(3, 1, bias=False), half_square, parts, hits=None)
     found = problem.guess()
+    assert found is not None
     assert found.loss == pytest.approx(0.5 * y.var(), rel=1e-5)
     assert np.isnan(found.accuracy)
     run = simulate(problem, snapshot(3), async_sharing(0.1), slots=60)
