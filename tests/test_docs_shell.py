@@ -194,6 +194,9 @@ def before(tmp_path_factory):
     )
     rows = np.column_stack([rng.normal(size=(60, 2)), rng.integers(0, 3, 60)])
     np.savetxt(place / "mine.csv", rows, "%.6g", ",", header="a,b,kind", comments="")
+    rows = [f"{at},1,{at % 7},2,{'ab'[at // 300]}c,{at // 50 % 2}" for at in range(600)]
+    rows += [row.replace("ac", "cc") for row in rows[:300]]
+    (place / "recorded.csv").write_text("\n".join(["time,x,y,z,machine,state", *rows]))
     own = {"x": ["to be or"] * 10, "y": ["n"] * 10}
     leaf = {"users": ["A", "B"], "num_samples": [10, 10], "user_data": {"A": own, "B": own}}
     (place / "lines.json").write_text(json.dumps(leaf))
@@ -217,7 +220,9 @@ TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
     "fleet.md": ("mine.toml",),
-    "tutorials/own-data.md": ("mine.npz", "machines.npz", "mine.csv", "lines.json"),
+    "tutorials/own-data.md": (
+        *("mine.npz", "machines.npz", "mine.csv", "recorded.csv", "lines.json"),
+    ),
     "tutorials/own-radio.md": ("links.csv",),
     "tutorials/own-traces.md": ("capacity.csv", "there.csv"),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),

@@ -467,6 +467,10 @@ def _samples(
 ) -> tuple[NDArray[np.float32], NDArray]:
     x, y = arrays[x_key], arrays[y_key]
     require(
+        len(x.shape[:1]) == 0 or x.size > 0,
+        f"{origin}: expected samples in {x_key}, got {x.shape}, which holds none; add some",
+    )
+    require(
         x.ndim >= 2 and x.shape[:1] == y.shape[:1] and x.size > 0 and y.size > 0,
         f"{origin}: expected {x_key} (sample, feature, ...) and {y_key} (sample, ...) of one "
         f"length, got {x.shape} and {y.shape}; give each sample one row in both",

@@ -38,6 +38,7 @@ from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
 from folkman.problem.ways import APART, FROM_PYTHON, JOINED, Way
 
 if TYPE_CHECKING:
+    from folkman.problem.guessing import Guess
     from folkman.problem.kernels import Kernel
 
 __all__ = ["Problem", "make_problem"]
@@ -221,6 +222,18 @@ class Problem:
         distance = nan if self.optimum is None else jnp.linalg.norm(w - self.optimum)
         penalty = _penalty(self, w)
         return Evaluation(train_loss + penalty, test_loss + penalty, accuracy, distance)
+
+    def guess(self) -> "Guess | None":
+        """Return what the best constant answer is worth; None where there is none."""
+        from folkman.problem.guessing import best_constant  # here: a device node never asks
+
+        samples = np.asarray(self.count)
+        real = np.arange(self.x.shape[1])[None] < samples[:, None]
+        weight = np.broadcast_to(
+            (np.asarray(self.share, np.float64) / samples)[:, None], real.shape
+        )
+        y, tested = np.asarray(self.y)[real], np.asarray(self.y_test)
+        return best_constant(self.model.head, y, weight[real], tested)
 
     def local_accuracies(self, v: Float[Array, "node d"]) -> Float[Array, " node"]:
         """Return the accuracy of v_i on test data with the label mixture of node i.

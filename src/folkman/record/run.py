@@ -116,6 +116,7 @@ class Run:
     message: str = ""  # what went wrong; empty if nothing
     verdict: str = ""  # how a run that has ended went: finished, diverged or not learning
     reason: str = ""  # why the verdict is not finished, and what to try
+    remark: str = ""  # what was seen of a run that finished, and what to try; empty if nothing
     target_slot: int | None = None  # slot in which it met its targets and ended; None: it did not
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
@@ -148,7 +149,7 @@ class Run:
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
         names += ("mean_age", "max_age", "kappa", "energy_j", "joules_per_percent")
         ends: Json = {"status": self.status, "verdict": self.verdict, "reason": self.reason}
-        ends["target_slot"] = self.target_slot
+        ends |= {"remark": self.remark, "target_slot": self.target_slot}
         return self.head | {name: jsonable(self.last(name)) for name in names} | ends
 
     def plot(
