@@ -111,6 +111,7 @@ def _kept(send: Any, pool: list[bytes]) -> Any:
 
 async def _flood(drive: Any, sends: list[Any], pool: list[bytes], per_s: float, path: Path) -> None:
     rng, sent, began_s = np.random.default_rng(0), 0, time.monotonic()
+    count = path.with_name("bad")
     while True:
         await asyncio.sleep(TICK_S)
         peers = list(drive.core.linked)
@@ -119,7 +120,8 @@ async def _flood(drive: Any, sends: list[Any], pool: list[bytes], per_s: float, 
                 sends[rng.integers(2)](peer, mutated(rng, pool))
             sent += len(peers)
             await asyncio.sleep(0)  # they leave before the next ones are there
-        path.with_name("bad").write_text(str(sent))
+        count.with_suffix(".part").write_text(str(sent))
+        count.with_suffix(".part").replace(count)  # whoever reads it finds a number
 
 
 def mutated(rng: np.random.Generator, pool: list[bytes]) -> bytes:
