@@ -329,4 +329,20 @@ MENDED: dict[str, Plan] = {
             Fault("kill", 3, 8.349812280453289, 9.349812280453289),
         ),
     ),
+    # A node told a neighbour of its life as it refused a message. Invariant 31 had noted only what
+    # was said in answer to words, and asked for the same within the second.
+    "what was told in answer to a message was asked for again": _PLAN._replace(
+        seed=2038,
+        method="alone",
+        slots=20,
+        steps=10,
+        heal_s=12.0,
+        end_s=20.0,
+        liars=((2, "old_life"),),
+        faults=(
+            Fault("flap", 2, 0.024433468215156042, 12.0, 0.0, 1),
+            Fault("revoke", 2, 0.40256674295254236, 1.4025667429525424),
+            Fault("lost", 0, 6.845366542117688, 9.845366542117688, 1.0),
+        ),
+    ),
 }
