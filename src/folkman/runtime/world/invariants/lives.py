@@ -48,8 +48,9 @@ class Lives(Invariant):
         if isinstance(event, Told):
             self._look_at_claim(seen, of, event.peer)
             self._look_at_repeated(seen, of, event.peer, now_s)
-        told = {to for to, control in seen.told if isinstance(control.body, Known)}
-        of.told_s |= dict.fromkeys(told, now_s)  # whatever it was that it answered
+        for to, control in seen.told:
+            if isinstance(control.body, Known):
+                of.told_s[to] = now_s  # whatever it was that it answered
 
     def _look_at_claim(self, seen: Seen, of: _Process, peer: int) -> None:
         said = seen.word.life if isinstance(seen.word, Known) else None
