@@ -29,7 +29,7 @@ def test_with_a_byzantine_member_honest_nodes_are_within_a_point_of_those_withou
     found = {each["attack"]: each for each in map(json.loads, done.stdout.splitlines())}
     assert all(each["ended"] for each in found.values())
     honest = found["none"]["accuracy"]
-    assert honest > 0.85  # the tenth of them is what a node has that was poisoned
+    assert honest > 0.85  # a node that took the poison has a tenth
     assert abs(found["poison"]["accuracy"] - honest) <= POINT
     assert abs(found["never_acknowledges"]["accuracy"] - honest) <= POINT
     assert found["poison"]["refused"]["far"] > 0
