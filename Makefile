@@ -18,6 +18,7 @@ test-quick: $(VENV)/.installed-dev ## what starts no processes, waits for nothin
 soak: $(VENV)/.installed-dev browser ## what takes minutes or more: kills, network namespaces, sixteen nodes, a million bad messages, the live page
 	$(BIN)/python -m pytest -m soak -s
 	$(BIN)/python benchmarks/page.py --minutes 10
+	$(BIN)/python benchmarks/soak.py
 
 check: $(VENV)/.installed-dev ## format, lint, types, import law
 	$(BIN)/ruff format --check .

@@ -335,17 +335,17 @@ def lock_out(crew: Crew, attack: str) -> dict[str, object]:
     door = address(read_node(crew.homes[LIAR] / "node.toml").listen)
     over, word = threading.Event(), b"" if crew.transport == "tcp" else b"\x16\x03\x01\x00\x05hello"
     pause_s = 0.005 if crew.transport == "tcp" else 0.025
-    crowd = threading.Thread(target=_crowd, args=(door, word, pause_s, over), daemon=True)
-    crowd.start()
+    strangers = threading.Thread(target=crowd, args=(door, word, pause_s, over), daemon=True)
+    strangers.start()
     time.sleep(3.0)
     crew.kill(0)
     rejoin_s = crew.begin_again(0, lambda: "node-4" in crew.health(0).get("linked", []))
     over.set()
-    crowd.join(10)
+    strangers.join(10)
     return {"rejoin_s": rejoin_s, "transport_counts": crew.health(LIAR).get("transport", {})}
 
 
-def _crowd(door: tuple[str, int], word: bytes, pause_s: float, over: threading.Event) -> None:
+def crowd(door: tuple[str, int], word: bytes, pause_s: float, over: threading.Event) -> None:
     """Keep 75 sockets open that say nothing, or close each after a wrong word."""
     there: list[socket.socket] = []
     while not over.is_set():

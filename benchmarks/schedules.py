@@ -5,8 +5,9 @@
 The world needs numpy, msgspec, blake3 and safetensors, and neither JAX nor an installed folkman:
 `PYTHONPATH=src` is enough. `--until-s` ends a run early. Schedules are counted from the first seed
 without a gap, so a second call can go on at the seed after `last_seed`. The file is written every
-few seconds: a run that is killed keeps what it had counted. `digest` is one hash of all traces in
-the order of their seeds: two runs that agree in it are the same, bit for bit.
+few seconds, and at once when an invariant breaks: a run that is killed keeps what it had counted.
+`digest` is one hash of all traces in the order of their seeds: two runs that agree in it are the
+same, bit for bit.
 """
 
 import argparse
@@ -103,9 +104,12 @@ def counts(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
             if outcome.broken:
                 where = f"seed {outcome.plan.seed} ({outcome.plan.method})"
                 print(f"{where}: {outcome.text}", flush=True)
-        if time.monotonic() - said_s > SAID_EVERY_S:
+        broke = any(outcome.broken for outcome in outcomes)
+        if broke or time.monotonic() - said_s > SAID_EVERY_S:
             said_s = time.monotonic()
-            print(f"{tally.schedules} schedules, {len(tally.failures)} broke one", flush=True)
+            rate = tally.schedules / (said_s - begun_s)
+            many = f"{tally.schedules} schedules, {rate:.1f} a second"
+            print(f"{many}, {len(tally.failures)} broke one", flush=True)
             yield found()
     yield found()
 
@@ -127,9 +131,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, Any] = {}
     for found in counts(chosen):
         if chosen.out is not None:
-            chosen.out.write_text(_text(found), encoding="utf-8")
+            _write(chosen.out, _text(found))
     print(_text(found), end="")
     return 5 if found["failures"] else 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file; whoever is killed meanwhile leaves what was there before."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 def _text(found: dict[str, Any]) -> str:

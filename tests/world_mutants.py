@@ -5,8 +5,9 @@
 Each mutant is one changed place: first those of `tests/world_semantic_mutants.py`, written by hand
 (no save before send, acknowledge before apply, ...), then places drawn from the syntax trees
 (operators, comparisons, constants, conditions, dropped statements). A mutant is caught if a
-schedule breaks an invariant, a core raises, or time stands still. Results are appended to a file of
-JSON lines, and a second call goes on with it. Needs numpy, msgspec, blake3 and safetensors only.
+schedule breaks an invariant, a core raises or does not return, or time stands still. Results are
+appended to a file of JSON lines, and a second call goes on with it. Needs numpy, msgspec, blake3
+and safetensors only.
 
 A schedule that does not run the changed lines cannot show the mutant. With `--coverage FILE` those
 are left out: the file says which seeds run which lines (`tests/world_coverage.py`). It is written
@@ -45,6 +46,10 @@ TARGETS = (
     ),
 )
 BELOW = "src/folkman/runtime/"
+BEYOND = (2435, 18_448, 24_704)
+"""Seeds that every mutant is asked of first: they show what none of the first 2,000 does."""
+LONGEST_S = 60.0
+"""Of a core, for one schedule: a core that has not returned by then never does."""
 CAUGHT, SURVIVED, LATE = "caught", "survived", "timeout"
 
 
@@ -98,6 +103,12 @@ def _is_worded(site: Any) -> bool:
     return any(mark in "\n".join(line) for mark in (".log(", "log_refused(", "text =", "raise "))
 
 
+def _never_returns(number: int, frame: object) -> None:
+    """Break a schedule that has no end."""
+    del number, frame
+    raise TimeoutError(f"the core has not returned within {LONGEST_S} s of a core")
+
+
 def judge(mutant: Mutant, asked: "Asked") -> dict[str, Any]:
     """Run schedules in this process, with the mutant in place of its file, until one fails."""
     target, given = str(ROOT / mutant.path), importlib.machinery.SourceFileLoader.get_code
@@ -113,8 +124,11 @@ def judge(mutant: Mutant, asked: "Asked") -> dict[str, Any]:
 
     begun_s = time.process_time()  # of this process: a busy machine changes nothing
     differ: list[int] = []
+    signal.signal(signal.SIGVTALRM, _never_returns)
     for seed in asked.seeds:
+        signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_S)
         outcome = run_plan(plan_of(seed))
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         if outcome.broken:
             return {"status": CAUGHT, "seed": seed, "by": outcome.broken, "why": outcome.text}
         if seed < len(asked.traces) and outcome.digest != asked.traces[seed]:
@@ -277,7 +291,8 @@ def _seeds_of(
     near: Sequence[int] = range(seeds)
     if coverage is not None:
         near = coverage.seeds_of(mutant.path, mutant.first, mutant.last, seeds)
-    return [seed for seed in near if seed >= before.get("asked", 0)]
+    beyond = BEYOND if not before else ()
+    return [*beyond, *(seed for seed in near if seed >= before.get("asked", 0))]
 
 
 def _coverage(path: Path | None, seeds: int, workers: int) -> Coverage | None:

@@ -9,7 +9,7 @@ from folkman import Lossy, RadioNetwork, record_timeline
 from folkman.keys import Stream, make_key
 from folkman.radio.shared import shared
 from folkman.radio.unrolled import Unrolled
-from folkman.runtime.fresh_air import FreshAir
+from folkman.runtime.fresh_air import MOST_AT_ONCE, FreshAir
 
 NODES, SEED, BITS = 4, 3, 16 * 1000
 
@@ -63,3 +63,16 @@ def test_a_node_that_begins_again_is_not_asked_for_what_was_before():
     event = air.next(40)
     assert event is not None
     assert event.slot >= 20
+
+
+def test_a_node_that_is_far_behind_keeps_nothing_of_the_slots_that_it_will_never_do():
+    air = FreshAir(shared(0.4, message="sum").peers(), NODES, 1, seed=SEED, message_bits=BITS)
+    most, looks = 0, 0
+    while not air.rolled_to(3000, 2990):
+        most, looks = max(most, len(air._mine)), looks + 1
+
+    assert looks == 3000 // MOST_AT_ONCE  # it does other things in between
+    assert most == 0
+    event = air.next(3000)
+    assert event is not None
+    assert event.slot >= 2990

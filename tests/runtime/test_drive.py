@@ -8,6 +8,8 @@ import os
 import threading
 import time
 import urllib.request
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -579,6 +581,25 @@ def test_nodes_whose_log_nobody_reads_learn_and_hear_to_their_end(problem, tmp_p
     for core in cores.values():
         assert core.node.steps == 12
         assert core.hands.counts["taken"] > 0
+
+
+def test_what_the_loop_itself_brings_wakes_no_loop(tmp_path):
+    called = []
+    loop: Any = SimpleNamespace(
+        call_soon=lambda _: called.append("soon"),
+        call_soon_threadsafe=lambda _: called.append("woken"),
+    )
+    nothing: Any = None
+    for own in (True, False):
+        drive = Drive(nothing, nothing, Home(tmp_path, ""), nothing)
+        drive._loop, drive._thread = loop, threading.get_ident()
+        if own:
+            drive.told(1, b"word")
+        else:
+            other = threading.Thread(target=drive.told, args=(1, b"word"))
+            other.start()
+            other.join()
+    assert called == ["soon", "woken"]
 
 
 def test_metrics_and_health_are_served():

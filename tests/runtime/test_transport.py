@@ -413,6 +413,68 @@ def test_who_says_nothing_is_pinged_and_in_the_end_dropped(monkeypatch):
         node.close()
 
 
+def test_all_that_is_said_at_once_leaves_in_one_write(monkeypatch):
+    from folkman.runtime.tcp import TcpTransport
+
+    writes, put = [], TcpTransport._put
+    monkeypatch.setattr(
+        TcpTransport, "_put", lambda self, *args: (writes.append(args[-1]), put(self, *args))
+    )
+    places = {node: free_address() for node in range(2)}
+    ears = [Ear(), Ear()]
+    made = [
+        Tcp(i, places[i], {1 - i: places[1 - i]}, run=RUN, largest_bytes=1 << 20, security=None)
+        for i in range(2)
+    ]
+    try:
+        for each, ear in zip(made, ears, strict=True):
+            each.open(ear)
+        until(lambda: all(1 - i in each.links() for i, each in enumerate(made)))
+        until(lambda: all(peer.idle for each in made for peer in each._transport._peers.values()))
+        sender = made[0]._transport
+
+        def speak():
+            sender.publish(1, b"old")
+            for word in (b"a", b"b", b"c"):
+                sender.tell(1, word)
+            sender.publish(1, b"new")
+
+        made[0]._loop.call_soon_threadsafe(speak)
+        until(lambda: ears[1].params)
+    finally:
+        for each in made:
+            each.close()
+    assert len(writes) == 1
+    assert ears[1].control == [(0, b"a"), (0, b"b"), (0, b"c")]
+    assert ears[1].params == [(0, b"new")]
+
+
+def test_frames_that_come_byte_by_byte_are_taken_as_if_they_came_at_once():
+    from folkman.runtime import tcp
+
+    place, hello = free_address(), tcp._HELLO.pack(tcp.MAGIC, tcp.VERSION, RUN, 0)
+    frames = tcp._framed(tcp.HELLO, hello) + tcp._framed(tcp.CONTROL, b"word")
+    frames += tcp._framed(tcp.PART, b"half a ") + tcp._framed(tcp.PING, b"")
+    frames += tcp._framed(tcp.CONTROL, b"in between") + tcp._framed(tcp.LAST, b"message")
+    for size in (1, 7, len(frames)):
+        node, ear = (
+            Tcp(1, place, {0: free_address()}, run=RUN, largest_bytes=1 << 20, security=None),
+            Ear(),
+        )
+        node.open(ear)
+        try:
+            with socket.create_connection(place) as peer:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for at in range(0, len(frames), size):
+                    peer.sendall(frames[at : at + size])
+                    time.sleep(0.001)
+                until(lambda ear=ear: ear.params)
+        finally:
+            node.close()
+        assert ear.control == [(0, b"word"), (0, b"in between")]
+        assert ear.params == [(0, b"half a message")]
+
+
 def _read_messages(peer, number):
     """Read whole parameter messages from a raw connection."""
     from folkman.runtime.tcp import _FRAME, LAST, PART

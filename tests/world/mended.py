@@ -229,4 +229,120 @@ MENDED: dict[str, Plan] = {
         faults=(Fault("lost", 0, 2.7795840153739597, 7.199999999999999),),
         on_grid=True,
     ),
+    # A node was suspended while it stayed for its neighbours' last words. Its clock stood still
+    # meanwhile, and invariant 22 went by the world's.
+    "a node that slept was said to stay too long": _PLAN._replace(
+        seed=2003428,
+        method="emulated",
+        steps=6,
+        end_s=23.2,
+        liars=((2, "old_life"),),
+        faults=(
+            Fault("suspend", 0, 1.736952407641074, 2.7369524076410743),
+            Fault("suspend", 0, 2.0422015061151635, 7.199999999999999),
+            Fault("suspend", 1, 5.737724625261486, 7.199999999999999),
+        ),
+    ),
+    # A node that began again was asked to stop before the full disk had taken the number of its
+    # life. It said that no step was saved, though it had just read one.
+    "a state that was read was not said to be saved": _PLAN._replace(
+        seed=2009441,
+        nodes=2,
+        steps=12,
+        end_s=39.2,
+        faults=(
+            Fault("full", 0, 1.7748085791221102, 7.199999999999999),
+            Fault("cut", 0, 2.3735841844342906, 3.3735841844342906),
+            Fault("asked", 0, 3.506829825815768, 4.5068298258157675),
+        ),
+    ),
+    # A fault had flipped a bit of the result. Invariant 30 cut a later save, before the result was
+    # written anew, and took the rot for its own doing.
+    "a result that was damaged before was held against a cut": _PLAN._replace(
+        seed=2007768,
+        method="emulated",
+        nodes=2,
+        slots=6,
+        slot_s=0.5,
+        steps=3,
+        heal_s=1.7999999999999998,
+        end_s=13.8,
+        faults=(
+            Fault("jump", 1, 0.2786651563882939, 1.778665156388294, 2592000.0),
+            Fault("flip", 0, 0.29637191899317145, 1.7999999999999998, 1.0),
+        ),
+    ),
+    # Two faults that slow a node's gradients ended at once, and its gradient ten seconds later:
+    # each put the time until its own end on top of the other's.
+    "a gradient went on long after what had slowed it": _PLAN._replace(
+        seed=2014029,
+        method="alone",
+        slots=20,
+        steps=20,
+        heal_s=12.0,
+        end_s=20.0,
+        faults=(
+            Fault("flap", 0, 0.0, 12.0, 0.0, 1),
+            Fault("slow_gradients", 2, 1.5275070723171316, 12.0, 20.0),
+            Fault("slow_gradients", 2, 2.1773747082893338, 12.0, 2.0),
+        ),
+    ),
+    # An offer waited for its turn, and meanwhile the link of its slowest receiver went. The band
+    # was claimed for as long as that one would have taken.
+    "a claim was for one that had gone": _PLAN._replace(
+        seed=2001628,
+        method="sum",
+        end_s=15.2,
+        faults=(Fault("partition", 1, 3.173308712497527, 7.199999999999999, 0.0, 2),),
+    ),
+    # A liar's word of a later life came while a node wrote its last state. When that was written,
+    # the node ended, and then began to write the number of another life.
+    "a save was begun behind the end": _PLAN._replace(
+        seed=2007245,
+        method="forward",
+        nodes=4,
+        slots=20,
+        slot_s=0.5,
+        steps=20,
+        heal_s=6.0,
+        end_s=14.0,
+        liars=((3, "acknowledges_all"),),
+        faults=(
+            Fault("cut", 2, 0.8847232142994828, 6.0, 1.0),
+            Fault("kill", 3, 1.6153332691046454, 2.1487703784303873),
+            Fault("cut", 3, 3.3934569668571184, 3.8934569668571184),
+        ),
+    ),
+    # Links were measured to be faster while an offer waited for its turn. The band was claimed for
+    # as long as had been thought before.
+    "a claim was for as long as links once took": _PLAN._replace(
+        seed=2010270,
+        method="forward",
+        nodes=4,
+        slots=20,
+        steps=20,
+        heal_s=12.0,
+        end_s=20.0,
+        faults=(
+            Fault("suspend", 2, 1.8153374449352597, 12.0),
+            Fault("flap", 2, 7.5017230593100805, 12.0, 0.0, 3),
+            Fault("kill", 3, 8.349812280453289, 9.349812280453289),
+        ),
+    ),
+    # A node told a neighbour of its life as it refused a message. Invariant 31 had noted only what
+    # was said in answer to words, and asked for the same within the second.
+    "what was told in answer to a message was asked for again": _PLAN._replace(
+        seed=2038,
+        method="alone",
+        slots=20,
+        steps=10,
+        heal_s=12.0,
+        end_s=20.0,
+        liars=((2, "old_life"),),
+        faults=(
+            Fault("flap", 2, 0.024433468215156042, 12.0, 0.0, 1),
+            Fault("revoke", 2, 0.40256674295254236, 1.4025667429525424),
+            Fault("lost", 0, 6.845366542117688, 9.845366542117688, 1.0),
+        ),
+    ),
 }

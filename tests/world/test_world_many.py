@@ -2,11 +2,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from benchmarks import schedules
 
 pytestmark = pytest.mark.process
 
@@ -25,7 +29,7 @@ class Never(audit.Invariant):
             raise Broken(99, "an odd seed")
 
 swarm.all_invariants = lambda: [Never()]
-sys.exit(schedules.main(["--schedules", "4", "--workers", "2"]))
+sys.exit(schedules.main(sys.argv[1:]))
 """
 
 
@@ -59,11 +63,34 @@ def test_two_processes_count_what_one_does(tmp_path: Path):
 
 
 def test_a_schedule_that_breaks_is_named_by_its_seed():
-    code, said, _ = run(program=("-c", FAILS_BY))
+    code, said, _ = run("--schedules", "4", "--workers", "2", program=("-c", FAILS_BY))
 
     found = json.loads(said[said.index("{") :])
     assert code == 5
     assert [(each["seed"], each["invariant"]) for each in found["failures"]] == [(1, 99), (3, 99)]
+
+
+def test_a_run_that_is_killed_keeps_what_broke_before(tmp_path: Path):
+    out = tmp_path / "counts.json"
+    arguments = ("--schedules", "1000000", "--workers", "1", "--out", str(out))
+    running = subprocess.Popen(
+        [sys.executable, "-c", FAILS_BY, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": os.environ["PATH"]},
+    )
+    try:
+        until_s = time.monotonic() + schedules.SAID_EVERY_S
+        while not out.exists() and time.monotonic() < until_s:
+            time.sleep(0.02)
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)  # its workers too: none outlives the test
+        running.wait()
+
+    kept = json.loads(out.read_text())
+    assert kept["schedules"] >= schedules.CHUNK
+    assert [each["seed"] for each in kept["failures"]] == list(range(1, kept["schedules"], 2))
 
 
 def test_no_time_is_no_schedules_and_no_workers_is_refused():

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.world_mutants import BEYOND
+
 pytestmark = pytest.mark.process
 
 SCHEDULES, PARTS = 2000, 16
@@ -36,6 +38,11 @@ def test_all_invariants_hold_in_every_schedule(part: int):
     assert found["failures"] == []
     assert found["schedules"] == seeds
     assert found["node_slots"] > 10 * seeds  # nodes did learn
+
+
+@pytest.mark.parametrize("seed", BEYOND)
+def test_seeds_that_alone_show_a_mutant_hold(seed: int):
+    assert simulate(seed, 1, timeout_s=600)["failures"] == []
 
 
 def test_a_method_that_is_not_known_is_refused_with_a_sentence():

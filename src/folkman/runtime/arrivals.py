@@ -54,6 +54,7 @@ class Arrivals:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake, self._lock = wake, threading.Lock()
+        self._all: dict[int, _Box] = {}
         self._boxes: dict[int, _Box] = {}  # of peers with something waiting, in turn
         self._refused: deque[Refused] = deque()
         self._woken = False
@@ -62,31 +63,37 @@ class Arrivals:
     def received(self, peer: int, data: bytes) -> None:
         """Take parameters, in the place of older ones."""
         with self._lock:
-            box = self._boxes.setdefault(peer, _Box())
+            box = self._box(peer)
             if box.data is not None:
                 del box.events[box.data]
             box.data = box.put(Received(peer, data))
-        self._rouse()
+            wakes = self._wakes()
+        if wakes:
+            self._wake()
 
     def told(self, peer: int, data: bytes) -> None:
         """Take a control message."""
         with self._lock:
-            box = self._boxes.setdefault(peer, _Box())
+            box = self._box(peer)
             if len(box.told) == MOST_TOLD:
                 del box.events[box.told.popleft()]
                 self.control_dropped += 1
             box.told.append(box.put(Told(peer, data)))
-        self._rouse()
+            wakes = self._wakes()
+        if wakes:
+            self._wake()
 
     def linked(self, peer: int, up: bool) -> None:
         """Take notice that a link came up or went down; two changes undo each other."""
         with self._lock:
-            box = self._boxes.setdefault(peer, _Box())
+            box = self._box(peer)
             if len(box.links) == 2:
                 for _ in range(2):
                     del box.events[box.links.popleft()]
             box.links.append(box.put(Linked(peer) if up else Unlinked(peer)))
-        self._rouse()
+            wakes = self._wakes()
+        if wakes:
+            self._wake()
 
     def refused(self, reason: str, text: str) -> None:
         """Take notice that somebody was not let in."""
@@ -95,13 +102,21 @@ class Arrivals:
                 self._refused.popleft()
                 self.refusals_dropped += 1
             self._refused.append(Refused(reason, text))
-        self._rouse()
-
-    def _rouse(self) -> None:
-        with self._lock:
-            woken, self._woken = self._woken, True
-        if not woken:
+            wakes = self._wakes()
+        if wakes:
             self._wake()
+
+    def _wakes(self) -> bool:
+        """Tell whether the loop is to be woken, once until it fetches."""
+        woken, self._woken = self._woken, True
+        return not woken
+
+    def _box(self, peer: int) -> _Box:
+        """Return a peer's box, which gets something now."""
+        box = self._boxes.get(peer)
+        if box is None:
+            box = self._boxes[peer] = self._all.get(peer) or self._all.setdefault(peer, _Box())
+        return box
 
     def take(self, most: int) -> tuple[list[Event], bool]:
         """Return what waits, at most so many events, and whether more is left.

@@ -119,10 +119,11 @@ class Drive:
         self._worker: dict[str, Worker] = {}
         self._begun = False  # was the core told to start?
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # the one that the loop runs in
         self._code: asyncio.Future[int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.asked = ""  # who asked the node to end
-        self._arrivals = Arrivals(lambda: self._hand(self._drain))
+        self._arrivals = Arrivals(self._fetch)
         self._notes: list[events.Note] = []
         self._notes_lost = 0  # beyond them
         self._journal: Journal | None = None
@@ -182,7 +183,8 @@ class Drive:
         return await (learning if self.around is None else self.around(learning))
 
     async def _learn(self, start: events.Start) -> int:
-        self._loop = loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        loop = self._loop
         self._code = loop.create_future()
         await self.transport.open(self)
         try:
@@ -246,14 +248,20 @@ class Drive:
             self._doing[type(effect)](effect)
 
     def _set_timer(self) -> None:
+        """Let the core be called when it asks for it; little of what happens moves that."""
+        over = self._loop is None or self._code is None or self._code.done()
+        next_s = math.inf if over else self.core.next_s()
         if self._timer is not None:
+            if self._timer.when() == next_s:
+                return
             self._timer.cancel()
             self._timer = None
-        if self._loop is None or self._code is None or self._code.done():
-            return
-        next_s = self.core.next_s()
-        if next_s < math.inf:
-            self._timer = self._loop.call_at(next_s, self._event, events.Tick())
+        if self._loop is not None and next_s < math.inf:
+            self._timer = self._loop.call_at(next_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None  # it has rung
+        self._event(events.Tick())
 
     # -- effects -----------------------------------------------------------------------------------
 
@@ -416,6 +424,14 @@ class Drive:
                 loop.call_soon_threadsafe(call, *args)
             except RuntimeError:  # it was closed just now
                 return
+
+    def _fetch(self) -> None:
+        """Let the loop fetch what has come; where the loop itself brought it, nobody wakes it."""
+        loop = self._loop
+        if loop is not None and threading.get_ident() == self._thread:
+            loop.call_soon(self._drain)
+        else:
+            self._hand(self._drain)
 
     def _drain(self) -> None:
         """Tell the core some of what has come; the rest after what else the loop has to do."""

@@ -73,12 +73,14 @@ class FreshAir:
         """Compile what rolls the band out, and have its first slots at hand."""
         self._roll(AT_HAND)
 
-    def rolled_to(self, slot: int) -> bool:
+    def rolled_to(self, slot: int, least: int = 0) -> bool:
         """Roll some slots out, if need be; tell whether a slot is at hand.
 
-        So a node that is far behind does other things in between.
+        So a node that is far behind does other things in between. It keeps nothing of the slots
+        before `least`, which it will never do.
         """
         self._roll(min(slot, self._rolled + MOST_AT_ONCE))
+        self._leave_out(least)
         return self._rolled >= slot
 
     def _roll(self, slot: int) -> None:
@@ -97,6 +99,9 @@ class FreshAir:
     def skip(self, slot: int) -> None:
         """Leave out what was to be done before a slot: a node that was away is not asked for it."""
         self._roll(slot)
+        self._leave_out(slot)
+
+    def _leave_out(self, slot: int) -> None:
         while self._mine and self._mine[0].slot < slot:
             self._mine.popleft()
 

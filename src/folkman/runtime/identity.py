@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -385,8 +386,13 @@ def _canonical_operators(operators: list[Operator], version: int) -> bytes:
 
 
 def _has_ended(not_after: str) -> bool:
-    now = datetime.fromtimestamp(time.time(), UTC)
-    return now >= datetime.fromisoformat(not_after) + CLOCK_SLACK
+    return time.time() >= _ends_s(not_after)
+
+
+@lru_cache(maxsize=1024)
+def _ends_s(not_after: str) -> float:
+    """Return when a certificate has ended for sure; asked for every message, so it is kept."""
+    return (datetime.fromisoformat(not_after) + CLOCK_SLACK).timestamp()
 
 
 def write_list(folder: Path, listed: MemberList, authority: "EllipticCurvePrivateKey") -> None:

@@ -23,7 +23,8 @@ import socket
 import ssl
 import struct
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from folkman.runtime.control import LARGEST_BYTES
 from folkman.runtime.door import Door
@@ -57,9 +58,67 @@ class _Peer:
         self.slot: bytes | None = None
         self.control: deque[bytes] = deque()
         self.something = asyncio.Event()
-        self.writer: asyncio.StreamWriter | None = None
+        self.link: _Link | None = None
+        self.idle: _Link | None = None  # it, if nothing of its own is under way
         self.pings = False  # is a ping to be sent?
-        self.sent_s = self.heard_s = 0.0  # when a frame last went out, and came
+        self.sent_s = 0.0  # when a frame last went out
+
+
+class _Link(asyncio.Protocol):
+    """A connection whose two ends have greeted: frames come out of it, and it is full or not.
+
+    `taken` is called with kind and content of each frame, from within the loop: no task is woken.
+    """
+
+    def __init__(
+        self, transport: asyncio.WriteTransport, taken: "Callable[[_Link, int, bytes], None]"
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.transport, self._taken = transport, taken
+        self.heard_s = self._loop.time()
+        self.parts = bytearray()  # of a parameter message
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.has_room = asyncio.Event()
+        self.has_room.set()
+        self._rest = bytearray()  # a frame whose end has not come yet
+
+    def data_received(self, data: bytes) -> None:
+        """Take the frames that are whole now."""
+        self.heard_s = self._loop.time()
+        held, at = self._rest, 0
+        held += data
+        try:
+            while len(held) - at >= _FRAME.size and not self.ended.done():
+                kind, length = _FRAME.unpack_from(held, at)
+                _check_length(length)
+                begin = at + _FRAME.size
+                if len(held) < begin + length:
+                    break
+                at = begin + length
+                self._taken(self, kind, bytes(held[begin:at]))
+        except _RefusalError as error:
+            self._end(error)
+        del held[:at]
+
+    def eof_received(self) -> None:
+        """Take notice that the other end says nothing more."""
+        self._end(EOFError())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take notice that nothing comes any more."""
+        self._end(exc or EOFError())
+
+    def pause_writing(self) -> None:
+        """Let what is to be written wait."""
+        self.has_room.clear()
+
+    def resume_writing(self) -> None:
+        """Let it go on."""
+        self.has_room.set()
+
+    def _end(self, why: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(why)
 
 
 class TcpTransport:
@@ -82,6 +141,7 @@ class TcpTransport:
         self._run, self._largest_bytes, self._security = run, largest_bytes, security
         self._peers: dict[int, _Peer] = {}
         self._up: frozenset[int] = frozenset()
+        self._due: dict[_Peer, None] = {}  # those with something new that waits for them
         self._entrance = Entrance(
             listen,
             Door(),
@@ -111,18 +171,18 @@ class TcpTransport:
         box = self._peers[peer]
         self.counts["overwritten"] += box.slot is not None
         box.slot = data
-        box.something.set()
+        self._soon(box)
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send a control message."""
         box = self._peers[peer]
-        if box.writer is None:
+        if box.link is None:
             return
         if len(box.control) >= MOST_CONTROL:
             box.control.popleft()
             self.counts["dropped_control"] += 1
         box.control.append(data)
-        box.something.set()
+        self._soon(box)
 
     def links(self) -> frozenset[int]:
         """Return the peers whose links are up."""
@@ -132,14 +192,14 @@ class TcpTransport:
         """Drop the links to those who are no longer members."""
         for number, peer in self._peers.items():
             if (
-                peer.writer is not None
+                peer.link is not None
                 and self._security
                 and not self._security.members.allowed(number)
             ):
                 self._events.refused(
                     "member", f"node {number} is no longer a member; its link is closed"
                 )
-                peer.writer.transport.abort()
+                peer.link.transport.abort()
 
     def _start(self) -> None:
         self._loop.set_exception_handler(self._complain)
@@ -175,13 +235,13 @@ class TcpTransport:
             await asyncio.sleep(PING_S)
             now_s = self._loop.time()
             for peer in self._peers.values():
-                if peer.writer is None:
+                if peer.link is None:
                     continue
-                if now_s - peer.heard_s > SILENCE_S:
-                    peer.writer.transport.abort()
+                if now_s - peer.link.heard_s > SILENCE_S:
+                    peer.link.transport.abort()
                 elif now_s - peer.sent_s >= PING_S:
                     peer.pings = True
-                    peer.something.set()
+                    self._soon(peer)
 
     async def _dial(self, number: int, address: Address) -> None:
         """Connect, talk until the link breaks, and connect again."""
@@ -238,16 +298,12 @@ class TcpTransport:
             if dialled is None:
                 self._entrance.door.leave(asyncio.current_task())
             self._entrance.door.know(number, (writer.get_extra_info("peername") or ("",))[0])
-            await self._serve(number, reader, writer)
+            await self._serve(number, reader, writer.transport)
         except _RefusalError as error:
             self._events.refused(error.reason, str(error))
         except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the link broke: redialled by whoever dialled
         finally:
-            if number is not None and self._peers[number].writer is writer:
-                self._peers[number].writer = None
-                self._peers[number].control.clear()
-                self._note_link(number, up=False)
             writer.transport.abort()
         return greeted
 
@@ -289,74 +345,98 @@ class TcpTransport:
         return number
 
     async def _serve(
-        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, number: int, reader: asyncio.StreamReader, transport: asyncio.WriteTransport
     ) -> None:
-        peer = self._peers[number]
-        if peer.writer is not None:  # a half-open one: the peer has dialled anew
-            peer.writer.transport.abort()
-        peer.writer = writer
-        peer.sent_s = peer.heard_s = self._loop.time()
+        peer, link = self._peers[number], _Link(transport, partial(self._take, number))
+        if peer.link is not None:  # a half-open one: the peer has dialled anew
+            peer.link.transport.abort()
+        peer.link, peer.sent_s = link, self._loop.time()
         self._note_link(number, up=True)
-        writing = self._loop.create_task(self._write(peer, writer))
+        transport.set_protocol(link)
+        reader.feed_eof()
+        link.data_received(await reader.read())  # what came with the greeting
+        writing = self._loop.create_task(self._write(peer, link))
         try:
-            await self._read(number, peer, reader)
+            await link.ended
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
+            if peer.link is link:
+                peer.link = None
+                peer.control.clear()
+                self._note_link(number, up=False)
 
     def _note_link(self, number: int, *, up: bool) -> None:
         self._up = self._up | {number} if up else self._up - {number}
         self._events.linked(number, up)
 
-    async def _read(self, number: int, peer: _Peer, reader: asyncio.StreamReader) -> None:
-        parts = bytearray()
-        while True:
-            kind, content = await _frame(reader)
-            peer.heard_s = self._loop.time()
-            self.counts["bytes_received"] += len(content) + _FRAME.size
-            if kind == CONTROL:
-                self._events.told(number, content)
-            elif kind in (PART, LAST):
-                parts += content
-                if len(parts) > self._largest_bytes:
-                    raise _RefusalError(
-                        "length",
-                        f"node {number} sent more than {self._largest_bytes} bytes at once",
-                    )
-                if kind == LAST:
-                    self._events.received(number, bytes(parts))
-                    parts = bytearray()
-            elif kind != PING:
-                raise _RefusalError("frame", f"node {number} sent a frame of kind {kind}")
+    def _take(self, number: int, link: _Link, kind: int, content: bytes) -> None:
+        """Take a frame of a neighbour."""
+        self.counts["bytes_received"] += len(content) + _FRAME.size
+        if kind == CONTROL:
+            self._events.told(number, content)
+        elif kind in (PART, LAST):
+            parts = link.parts
+            parts += content
+            if len(parts) > self._largest_bytes:
+                raise _RefusalError(
+                    "length", f"node {number} sent more than {self._largest_bytes} bytes at once"
+                )
+            if kind == LAST:
+                self._events.received(number, bytes(parts))
+                parts.clear()
+        elif kind != PING:
+            raise _RefusalError("frame", f"node {number} sent a frame of kind {kind}")
 
-    async def _write(self, peer: _Peer, writer: asyncio.StreamWriter) -> None:
+    def _soon(self, peer: _Peer) -> None:
+        """Let what waits for a neighbour go out when the loop comes round."""
+        if not self._due:
+            self._loop.call_soon(self._send_due)
+        self._due[peer] = None
+
+    def _send_due(self) -> None:
+        """Send what waits in one write each; what is long, or must wait, is its task's."""
+        due, self._due = self._due, {}
+        for peer in due:
+            link = peer.idle
+            if link is None or not _takes(peer, link) or len(peer.slot or b"") > PART_BYTES:
+                peer.something.set()
+                continue
+            self._put(peer, link, _waiting(peer))
+            if not link.has_room.is_set():
+                peer.something.set()  # the task waits until there is room
+
+    def _put(self, peer: _Peer, link: _Link, frame: bytes) -> None:
+        link.transport.write(frame)
+        peer.sent_s = self._loop.time()
+        self.counts["bytes_sent"] += len(frame)
+
+    async def _write(self, peer: _Peer, link: _Link) -> None:
+        """Send what is long, part by part, and whatever has come while that was under way."""
         current: memoryview | None = None
         try:
-            while (
-                peer.writer is writer
-            ):  # one that was replaced must not take what is for its successor
-                if peer.control:
-                    waiting, peer.control = peer.control, deque()
-                    frame = b"".join(_framed(CONTROL, each) for each in waiting)
-                elif current is not None:
+            while True:
+                await link.has_room.wait()
+                if not _takes(peer, link):
+                    return
+                if current is not None and not peer.control:
                     kind = LAST if len(current) <= PART_BYTES else PART
                     frame, rest = _framed(kind, current[:PART_BYTES]), current[PART_BYTES:]
                     current = rest if kind == PART else None
-                elif peer.slot is not None:
+                elif current is None and len(peer.slot or b"") > PART_BYTES:
                     whole, peer.slot = peer.slot, None
-                    current = memoryview(whole)
+                    current = memoryview(whole or b"")
                     continue
-                elif peer.pings:
-                    frame, peer.pings = _framed(PING, b""), False
-                else:
+                elif not (frame := _waiting(peer, with_slot=current is None)):
                     peer.something.clear()
+                    peer.idle = link
                     await peer.something.wait()
+                    peer.idle = None
                     continue
-                writer.write(frame)
-                peer.sent_s = self._loop.time()
-                self.counts["bytes_sent"] += len(frame)
-                await writer.drain()
+                self._put(peer, link, frame)
         finally:
+            if peer.idle is link:
+                peer.idle = None
             if current is not None and peer.slot is None:
                 peer.slot = bytes(
                     current.obj
@@ -364,13 +444,35 @@ class TcpTransport:
                 peer.something.set()
 
 
+def _takes(peer: _Peer, link: _Link) -> bool:
+    """Tell whether a link may have what waits: one that was replaced leaves it to its successor."""
+    return peer.link is link and not link.ended.done()
+
+
+def _waiting(peer: _Peer, *, with_slot: bool = True) -> bytes:
+    """Return all that waits for a neighbour and fits one part, control first; take it away."""
+    frames = [_framed(CONTROL, each) for each in peer.control]
+    peer.control.clear()
+    if with_slot and peer.slot is not None:
+        frames.append(_framed(LAST, peer.slot))
+        peer.slot = None
+    elif peer.pings and not frames:
+        frames.append(_framed(PING, b""))
+    peer.pings = False
+    return b"".join(frames)
+
+
 async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     kind, length = _FRAME.unpack(await reader.readexactly(_FRAME.size))
+    _check_length(length)
+    return kind, await reader.readexactly(length) if length else b""
+
+
+def _check_length(length: int) -> None:
     if length > max(PART_BYTES, LARGEST_BYTES):
         raise _RefusalError(
             "frame", f"expected a frame of at most {PART_BYTES} bytes, got {length}"
         )
-    return kind, await reader.readexactly(length) if length else b""
 
 
 def _framed(kind: int, content: bytes | memoryview) -> bytes:

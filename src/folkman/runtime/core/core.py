@@ -116,6 +116,8 @@ class Core:
 
     def _act(self, now_s: float) -> None:
         self._now_s = now_s
+        if self.phase is Phase.OVER:  # nothing is begun behind the end
+            return
         self.life.act(now_s)
         self.pace.deliver(self, now_s)
         if self.phase is Phase.WAIT and (self.everyone_linked() or now_s >= self._until_s):
@@ -219,6 +221,7 @@ class Core:
     def _on_start(self, event: events.Start, now_s: float) -> None:
         self.began_s = now_s
         self.life.start(event)
+        self.saving.steps = self.node.steps
 
     def _on_tick(self, event: events.Tick, now_s: float) -> None:
         """Do nothing but what is due."""

@@ -70,8 +70,10 @@ class FreshBeat(FreshPace):
                 self._think_s = now_s
 
     def unlinked(self, peer: int) -> None:
-        """Let go of the claim of one that is gone."""
+        """Let go of the claim of one that is gone, and of an offer that was for it too."""
         self.band.forget(peer)
+        if self._offer is not None and peer in self._offer.receivers:
+            self._offer, self._think_s = None, -math.inf  # think again: it may cost less now
 
     def _contend(self, core: "Core", now_s: float) -> None:
         self._beliefs.learn_from_acknowledgements(core)
@@ -117,7 +119,8 @@ class FreshBeat(FreshPace):
             return
         if core.settings.shared_medium:
             self.band.claimed(offer.value, now_s)
-            claim = control.Claim(min(offer.value, 1e15), min(offer.seconds, 1e15))
+            seconds = self._beliefs.seconds(core, offer)
+            claim = control.Claim(min(offer.value, 1e15), min(seconds, 1e15))
             core.hands.tell_all(node.neighbours, claim)
             self._claimed = True
         freeze(core)
@@ -161,6 +164,11 @@ class Beliefs:
         return best_offer(
             me, ages, self._costs_s(core), self._omega, node.message, thrift=node.rules.thrift
         )
+
+    def seconds(self, core: "Core", offer: Offer) -> float:
+        """Return how long an offer takes by now: links were measured while it waited."""
+        costs_s = self._costs_s(core)
+        return float(max(costs_s[peer] for peer in offer.receivers))
 
     def _costs_s(self, core: "Core") -> NDArray[np.floating]:
         """Return the seconds of a message to each; of a link not measured yet, as of the others."""

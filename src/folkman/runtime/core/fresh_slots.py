@@ -65,10 +65,9 @@ class FreshSlots(FreshPace):
             core.finish()
             return
         self._slot = slot = max(core.clock.slot(now_s), self._slot)
-        if not self.air.rolled_to(slot):  # far behind: some slots now, others later
+        if not self.air.rolled_to(slot, slot - MOST_MISSED):  # far behind: others later
             self._wants_s = now_s
             return
-        self.air.skip(slot - MOST_MISSED)
         core.node.slot = slot  # before it sends what is late: no stamp is ahead of its carrier
         if self._is_settled(core, slot, now_s):
             if self.air.starts_own(slot):

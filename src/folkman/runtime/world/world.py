@@ -320,11 +320,12 @@ class World:
                 self._see(host.number, effect.peer, coming.at_s, "word")
 
     def _compute(self, host: Host, effect: Compute) -> None:
-        takes_s = self.plan.slot_s * host.draws.uniform(0.05, 0.6)
-        for fault in self.plan.faults:
-            slows = fault.kind == "slow_gradients" and fault.node == host.number
-            if slows and fault.on(self.now_s):  # it ends soon after the fault does
-                takes_s = min(fault.amount * takes_s, fault.stop_s - self.now_s + takes_s)
+        usual_s = takes_s = self.plan.slot_s * host.draws.uniform(0.05, 0.6)
+        faults = (fault for fault in self.plan.faults if fault.node == host.number)
+        slow = [fault for fault in faults if fault.kind == "slow_gradients"]
+        for fault in slow:
+            if fault.on(self.now_s):  # it ends soon after the fault does
+                takes_s = min(fault.amount * takes_s, fault.stop_s - self.now_s + usual_s)
         loss, grad = self.setting.gradient(host.number, effect.point)
         done = Computed(effect.ticket, loss, grad)
         self.at(self.now_s + takes_s, self._tell, host.number, done, host.process)

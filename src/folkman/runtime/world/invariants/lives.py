@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from folkman.runtime.control import LIFE_BITS, Known
-from folkman.runtime.core.events import Log, Start, Told
+from folkman.runtime.core.events import Log, Start, Tell, Told
 from folkman.runtime.world.audit import Invariant, Seen, broken
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Lives(Invariant):
 
     number = 31
     sentence = "who is told of a later life of its own goes beyond it; who has lost one is told so"
-    looks_at = (Start, Told)
+    looks_at = (Start, Tell, Told)
 
     def __init__(self) -> None:
         self._of: dict[int, _Process] = {}
@@ -48,6 +48,9 @@ class Lives(Invariant):
         if isinstance(event, Told):
             self._look_at_claim(seen, of, event.peer)
             self._look_at_repeated(seen, of, event.peer, now_s)
+        for to, control in seen.told:
+            if isinstance(control.body, Known):
+                of.told_s[to] = now_s  # whatever it was that it answered
 
     def _look_at_claim(self, seen: Seen, of: _Process, peer: int) -> None:
         said = seen.word.life if isinstance(seen.word, Known) else None
@@ -69,4 +72,3 @@ class Lives(Invariant):
         late = now_s - of.told_s.get(peer, -math.inf) >= TOLD_EVERY_S
         if seen.repeated > was and late and peer not in told:
             raise broken(self, f"node {seen.host.number} does not tell {peer} of its life")
-        of.told_s |= dict.fromkeys(told, now_s)

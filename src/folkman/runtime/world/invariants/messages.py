@@ -224,10 +224,20 @@ class Rising(_OfNumbers):
             elif header.sequence not in books.used:
                 text = f"node {number} sends {header.sequence} after {books.highest}"
                 raise broken(self, text)
+            if seen.world.plan.method == "emulated":
+                self._look_at_transfer(seen, header)
         for _, control in seen.told:
             if control.sequence <= self._told.get(number, -1):
                 raise broken(self, f"node {number} says {control.sequence} again")
             self._told[number] = control.sequence
+
+    def _look_at_transfer(self, seen: Seen, header: Header) -> None:
+        """See that a message is that of a slot which has begun: the next transfer is not on yet."""
+        core: Any = seen.host.core
+        begun = max(core.clock.slot(core._now_s), seen.node.slot)
+        if not 1 <= header.round <= begun:
+            text = f"node {seen.host.number} sends as transfer {header.round}"
+            raise broken(self, f"{text}, and only {begun} have begun")
 
 
 class OneContent(_OfNumbers):

@@ -8,7 +8,6 @@ from folkman.runtime.control import Ack, Done
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Linked, MembersChanged, Start, Told, Unlinked
 from folkman.runtime.world.audit import Invariant, Seen, broken
-from folkman.runtime.world.invariants.progress import DRIFT
 from folkman.runtime.world.plan import CALM_KINDS
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Prompt"]
 
+ROUNDING_S = 1e-6
 ON_ITS_WAY_S = 1.0
 """A word comes within this, where nothing goes wrong."""
 
@@ -61,9 +61,10 @@ class Prompt(Invariant):
         if core.phase is Phase.WAIT and near and known.linked.issuperset(near):
             raise broken(self, f"node {seen.host.number} waits, and all neighbours are linked")
         stays = core.phase is Phase.LINGER and near and known.done.issuperset(near)
-        known.stays_s = min(known.stays_s, seen.world.now_s) if stays else math.inf
+        now_s = core._now_s  # its own time, which may stand still while it is suspended
+        known.stays_s = min(known.stays_s, now_s) if stays else math.inf
         last_words_s = 2 * seen.world.setting.settings.keep_every_s if core.there() else 0.0
-        if seen.world.now_s > known.stays_s + last_words_s * (1 + DRIFT):
+        if now_s > known.stays_s + last_words_s + ROUNDING_S:
             raise broken(self, f"node {seen.host.number} stays, and all neighbours are done")
         at_end = core.phase is Phase.LEARN and not core.goes_on() and not core.is_in_slot
         if at_end and not seen.world.setting.counts_on:
