@@ -345,4 +345,17 @@ MENDED: dict[str, Plan] = {
             Fault("lost", 0, 6.845366542117688, 9.845366542117688, 1.0),
         ),
     ),
+    # A node was away while its neighbours passed the proof against a liar round. It went on to
+    # offer them the liar's copies, which they refused for ever without saying why.
+    "one that was away was never shown the proof": _PLAN._replace(
+        seed=3016980,
+        method="forward",
+        nodes=4,
+        slots=6,
+        slot_s=0.5,
+        heal_s=1.4,
+        end_s=9.4,
+        liars=((3, "equivocation"),),
+        faults=(Fault("kill", 0, 0.8558868201372343, 0.9359097595847852),),
+    ),
 }

@@ -43,6 +43,7 @@ class FreshPace(Pace):
         self.progress: dict[int, int] = {}  # neighbour -> gradients that it says it has taken
         self._asked_s = -math.inf
         self._answered_s: dict[int, float] = {}
+        self._proved_s: dict[int, float] = {}  # neighbour -> when it was last told who is excluded
 
     def lost(self, core: "Core", error: LostPastError, now_s: float) -> None:
         """Note that own parameters are lost, and ask for copies."""
@@ -79,6 +80,15 @@ class FreshPace(Pace):
         core.exclude(origin, f"it has signed two contents under number {sequence_of(first)}")
         if len(first) + len(second) <= MOST_PROOF_BYTES:
             core.hands.tell_all(core.there(), control.Proof(first, second))
+
+    def prove(self, core: "Core", peer: int, now_s: float) -> None:
+        """Pass proof on to one that was away when it went round."""
+        if now_s - self._proved_s.get(peer, -math.inf) < ASK_EVERY_S:
+            return
+        self._proved_s[peer] = now_s
+        for first, second in fresh_node(core).excluded.values():
+            if len(first) + len(second) <= MOST_PROOF_BYTES:
+                core.hands.tell(peer, control.Proof(first, second))
 
     def _answer(self, core: "Core", peer: int, now_s: float) -> None:
         """Send a copy of our own parameters to one that has lost its past."""

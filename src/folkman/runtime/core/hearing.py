@@ -74,6 +74,8 @@ class Hearing:
             core.pace.lost(core, error, now_s)
         elif isinstance(error, EquivocationError):
             core.pace.equivocated(core, *error.proof)
+        elif reason == "excluded" and peer not in core.node.excluded:
+            core.pace.prove(core, peer, now_s)
         known = error.node == peer and error.sequence is not None
         settled = ("stale",) if isinstance(core.node, Node) else ACCEPTED_BY_SERVER
         if reason == "stale" and known and self._is_of_earlier_life(peer, error.sequence or 0):

@@ -59,5 +59,8 @@ class Pace:
     def equivocated(self, core: "Core", first: bytes, second: bytes) -> None:
         """Take notice of two messages that one node has signed under one number."""
 
+    def prove(self, core: "Core", peer: int, now_s: float) -> None:
+        """Tell one that passes on what an excluded node has signed why that is refused."""
+
     def unlinked(self, peer: int) -> None:
         """Take notice that a neighbour is gone."""
