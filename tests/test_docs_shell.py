@@ -79,6 +79,7 @@ SHOWN = {
     "ranking.md": "takes minutes, and shows what came out; the commands of the page run",
     "start-a-project.md": "changes the shell; run in tests/cli/test_completion.py"
     "::test_the_script_is_installed_for_every_new_shell",
+    "tuning.md": "takes minutes, and shows what came out; the commands of the page run",
     "tutorials/own-devices.md": "needs two boards; run line by line in "
     "tests/runtime/test_board_recipe.py::test_a_board_has_all_that_it_needs_and_nothing_of_another",
     "tutorials/own-traces.md": "needs the traces of others, which are a pickle",

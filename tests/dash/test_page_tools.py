@@ -210,8 +210,10 @@ def test_two_runs_are_shown_on_one_page(serving, visit, tmp_path, radio_folder):
                         for label in ("Algorithm <1>", "FedAvg")]  # fmt: skip
     assert all(row[1] == row[3] and row[2] == row[4] for row in rows)  # copies of each other
     # a run of the second folder has a cell of its own
+    expect(page.locator("svg.map .node")).to_have_count(5)  # of Algorithm 1
     page.get_by_role("combobox", name="Run").select_option(label="FedAvg (second), seed 1")
-    expect(page.locator("svg.map .node")).to_have_count(5)
+    expect(page.locator("svg.map .node")).to_have_count(6)
+    expect(page.locator("svg.map .node[aria-label=server]")).to_have_count(1)
 
 
 def test_two_sweeps_have_their_folders_as_a_setting(serving, visit, tmp_path, sweep):

@@ -163,14 +163,15 @@ def flip_p(d):
 
 def rank_test(d):
     """Return the middle of all means of two draws, and Wilcoxon's p over all tosses of signs."""
-    n, sums = len(d), np.zeros(1)
+    n = len(d)
+    ways = [1] + [0] * (n * (n + 1) // 2)  # of so many tosses each sum of ranks comes out
     for rank in range(1, n + 1):
-        sums = np.concatenate([sums, sums + rank])
+        ways = [one + (ways[s - rank] if s >= rank else 0) for s, one in enumerate(ways)]
     ranks = np.array([sum(abs(d) < abs(x)) + (sum(abs(d) == abs(x)) + 1) / 2 for x in d])
     plus = sum(ranks[d > 0]) + sum(ranks[d == 0]) / 2
     least = min(plus, n * (n + 1) / 2 - plus)
     middle = np.median([(d[i] + d[j]) / 2 for i in range(n) for j in range(i, n)])
-    p = min(1.0, 2 * float(np.mean(sums <= int(least))))
+    p = min(1.0, 2 * sum(ways[: int(least) + 1]) / 2**n)
     return {"n": n, "mean": float(middle), "p": p}
 
 
