@@ -156,7 +156,13 @@ def _write_names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
             fontsize="x-small",
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 1},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.6,
+                "shrinkA": 1,
+                "relpos": (0.0, 0.5),  # to the first letter, and through no other name
+            },
         )
 
 

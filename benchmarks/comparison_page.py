@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from benchmarks.comparison import Cell, Plan
 from benchmarks.comparison_expected import expected
@@ -32,6 +33,7 @@ from benchmarks.comparison_judge import (
 )
 from benchmarks.comparison_momentum import NOT_RUN, momentum_by_cell, momentum_table
 from benchmarks.comparison_pairs import pairs_table
+from benchmarks.light_png import lighten
 
 __all__ = ["draw"]
 
@@ -67,13 +69,13 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
     blocks["not-run"] = _not_run(plan, lines, all_sides)
     figures = docs / "figures" / "comparison"
     figures.mkdir(parents=True, exist_ok=True)
-    against_fedavg(plan.cells, judged).savefig(figures / "against-fedavg.png", dpi=150)
+    _save(against_fedavg(plan.cells, judged), figures / "against-fedavg.png")
     for group in dict.fromkeys(cell.group for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.group == group and all_sides[cell.name]]
         if not cells:
             blocks[f"group-{group}"] = NOT_RUN
             continue
-        group_figure(cells, drawn, references, partly).savefig(figures / f"{group}.png", dpi=150)
+        _save(group_figure(cells, drawn, references, partly), figures / f"{group}.png")
         tables = [
             _partly(cell, all_sides[cell.name], references)
             if cell.name in partly
@@ -84,6 +86,11 @@ def draw(plan: Plan, lines: Sequence[Json], docs: Path) -> None:
         blocks[f"group-{group}"] = "\n\n".join([link, *tables])
     for page in PAGES:
         _fill(docs / page, blocks)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path, dpi=150)
+    lighten(path)
 
 
 def _fill(page: Path, blocks: Mapping[str, str]) -> None:

@@ -27,6 +27,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.light_png import lighten
+
 FOLKMAN = (sys.executable, "-m", "folkman")
 PLOTS = {
     "cell-map": ("--kind", "map"),
@@ -46,6 +49,11 @@ SWEEP_PLOTS = {
     "plot-slides": ("--x", "seconds", "--y", "loss", "--facet", "nodes", "--style", "slides"),
 }  # fmt: skip
 """Picture -> options of `folkman plot` on the sweep."""
+SHOT = ("report", "report-sweep", "dash-light", "dash-dark", "dash-sweep", "dash-two",
+        "dash-cluster")  # fmt: skip
+"""Pictures that a browser takes."""
+MARGIN = 20
+"""Pixels between the end of a picture and the heading that follows: a line is there."""
 CLUSTER = ("--nodes", "4", "--radio", "measured", "--set", "slots=100000")
 
 
@@ -60,14 +68,21 @@ def browser() -> Iterator[Browser]:
 
 
 def shoot(seen: Browser, address: str, target: Path, wait_for: str, **options: Any) -> None:
-    """Take a picture of a page as it stands when something can be seen on it."""
+    """Take a picture of a page as it stands when something can be seen on it.
+
+    `until` is the text of the heading above which the picture ends.
+    """
     size = {"width": options.pop("width", 1280), "height": options.pop("height", 900)}
-    whole = options.pop("whole", False)
+    whole, until = options.pop("whole", False), options.pop("until", None)
     context = seen.new_context(viewport=size, **options)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(address, timeout=120_000)
     page.wait_for_selector(wait_for, timeout=120_000)
     page.wait_for_timeout(2000)
+    if until is not None:
+        top = page.get_by_role("heading", name=until, exact=True).bounding_box()
+        size["height"] = int(top["y"]) - MARGIN if top else size["height"]
+        page.set_viewport_size(size)  # type: ignore[arg-type]
     page.screenshot(path=target, full_page=whole)
     context.close()
 
@@ -157,13 +172,13 @@ def shoot_reports(seen: Browser, run: Path, sweep: Path, out: Path) -> None:
         subprocess.run([*FOLKMAN, "report", str(folder)], check=True)
     desk, phone = out / "desk.png", out / "phone.png"
     report = (run / "report.html").resolve().as_uri()
-    shoot(seen, report, desk, "h1", width=1180, height=1500)
+    shoot(seen, report, desk, "h1", width=1180, height=1500, until="What it costs to learn")
     shoot(seen, report, phone, "h1", width=390, height=1500, color_scheme="dark")
     beside(desk, phone, out / "report.png")
     desk.unlink()
     phone.unlink()
     shoot(seen, (sweep / "report.html").resolve().as_uri(), out / "report-sweep.png", "h1",
-          width=1180, height=1700)  # fmt: skip
+          width=1180, height=1700, until="Along the axes")  # fmt: skip
 
 
 def main() -> None:
@@ -185,6 +200,9 @@ def main() -> None:
         with served(asked.first, asked.second) as address:
             shoot(seen, address, out / "dash-two.png", ".plot canvas", color_scheme="dark")
         shoot_cluster(seen, out / "dash-cluster.png")
+    drawn = {*PLOTS, *SWEEP_PLOTS, *SHOT}
+    for name in sorted(drawn):
+        lighten(out / f"{name}.png")
 
 
 if __name__ == "__main__":

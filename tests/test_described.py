@@ -5,8 +5,12 @@
 
 import doctest
 import inspect
+import pickle
+import pydoc
 import re
 import runpy
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -15,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 import folkman
+from folkman.config.helped import helped
 from folkman.config.meanings import meanings
 from folkman.config.schema import comparison_schema
 from folkman.config.vocabulary import VOCABULARY
@@ -138,6 +143,76 @@ def test_the_options_of_a_group_are_those_of_its_fields():
     assert list(found) == list(inspect.signature(folkman.fedavg).parameters)
 
 
+def shown(thing):
+    """Return what `help` shows of a thing, as words with one space between them."""
+    text = pydoc.plain(pydoc.render_doc(thing))
+    return " ".join(text.replace(" |  ", "").split())
+
+
+def public():
+    for name in folkman.__all__:
+        thing = getattr(folkman, name)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            yield name, thing
+
+
+@pytest.mark.slow
+def test_help_shows_what_every_parameter_means():
+    """Of public functions, classes and their methods, below what they say themselves."""
+    number = 0
+    for name, thing in public():
+        text = shown(thing)
+        methods = [
+            each
+            for each in documented().values()
+            if getattr(each, "__qualname__", "").rpartition(".")[0] == thing.__qualname__
+        ]
+        for each in [thing, *methods]:
+            told = meanings(each)
+            number += len(told)
+            for key, one in told.items():
+                assert f"{key}{f': {one.kind}' if one.kind else ''}" in text, (name, key)
+                assert " ".join(one.meaning.split()) in text, (name, key)
+    assert number > 800
+    assert shown(folkman.simulate).index("problem: ") < shown(folkman.simulate).index("Parameters:")
+
+
+def test_a_docstring_is_a_text_like_any_other():
+    text = folkman.sgp.__doc__ or ""
+    for whole in (str(text), f"{text}", text.strip(), inspect.getdoc(folkman.sgp) or "", text):
+        assert "largest norm of a gradient; 0: no limit" in whole
+    assert len(text) == len(str(text)) > 500
+    assert folkman.sgp.__doc__ is text  # once
+    assert hash(text) == hash(str(text))
+    assert text == str(text)
+    again = pickle.loads(pickle.dumps(text))  # noqa: S301 - our own
+    assert again == text
+    assert text + again == 2 * str(text)
+
+
+def test_without_its_source_a_docstring_stays_as_it_is():
+    names = {"__name__": "nowhere"}
+    exec('def f(slots: int = 3):\n    """Return it."""', names)  # noqa: S102
+    assert str(helped(names["f"]).__doc__) == "Return it."
+    assert helped(3) == 3
+    assert helped(print) is print
+
+
+@pytest.mark.process
+def test_meanings_are_read_when_somebody_asks():
+    """Neither the import nor the use of a name reads them, nor what reads them."""
+    said = (
+        "import sys, folkman\n"
+        "lazy = ('folkman.config.meanings', 'folkman.config.helped')\n"
+        "print([name in sys.modules for name in lazy])\n"
+        "folkman.Faults(liars=0.1)\n"
+        "print([name in sys.modules for name in lazy])\n"
+        "print('share of the nodes' in folkman.Faults.__doc__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[False, False]", "[False, True]", "True"]
+
+
 def with_examples():
     for found in walk_packages([str(SOURCE)], "folkman."):
         path = SOURCE.joinpath(*found.name.split(".")[1:])
@@ -162,3 +237,26 @@ def test_examples_and_columns_of_a_docstring_become_code():
         "```text\none    a\nother  b\n```",
         "more  text.\nof it",
     ]
+
+
+BARE = re.compile(
+    r"""(?:\([^)]*\)\ ?)?(?:bool:?)?$  # a shape alone
+    |(?:\([^)]*\)\ )?(?:of|that|for|to|by|beyond|None:|0:)\ (?!whom)  # goes on from its name
+    |(?:\([^)]*\)\ )?.{1,2}$  # a letter
+    |its\ \w+$""",
+    re.VERBOSE,
+)
+"""Meanings that say nothing without the name, the type or the paper beside them."""
+
+
+def test_a_meaning_is_more_than_a_shape_a_letter_or_the_end_of_a_sentence(described):
+    told = {
+        f"{name}({key}): {one.meaning}"
+        for name, each in described.items()
+        for key, one in each.items()
+        if BARE.match(one.meaning)
+    }
+    state = re.compile(r"algorithm\.\w+\.\w*(?:State|Server|Memory|Node|Station|Root|Table)\(")
+    assert {each for each in told if not state.match(each)} == set()
+    shape = re.compile(r".*: (?:\([^)]*\) ?)?(?:bool)?$")  # states may name the paper's letter
+    assert {each for each in told if shape.match(each)} == set()

@@ -1,6 +1,7 @@
 """What is shipped: the wheel and the sdist, their size and metadata, and the files of a release."""
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 import folkman
+from folkman.config.vocabulary import VOCABULARY
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,6 +66,25 @@ def test_the_wheel_has_everything_that_folkman_reads(built):
     assert "folkman/py.typed" in held
 
 
+@pytest.mark.process
+def test_help_of_what_was_installed_says_what_parameters_mean(built, tmp_path):
+    """From the files of the wheel: the meanings stand in the sources, which it has."""
+    with zipfile.ZipFile(built[0]) as archive:
+        archive.extractall(tmp_path)  # noqa: S202 - our own
+    said = "import folkman; print(folkman.__file__); help(folkman.fedavg)"
+    done = subprocess.run(
+        [sys.executable, "-c", said],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "PAGER": "cat"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(str(tmp_path))
+    assert "  local_steps: int = 1\n" in done.stdout
+    assert VOCABULARY["local_steps"] in done.stdout
+
+
 def test_the_sdist_has_what_builds_the_wheel_and_leaves_results_out(built):
     with tarfile.open(built[1]) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
@@ -83,6 +104,7 @@ def test_the_metadata_say_what_it_is(built):
     assert found["Author"] == "The folkman developers"
     assert found["License-Expression"] == "Apache-2.0"
     assert found["Requires-Python"] == ">=3.11"
+    assert found.get_all("Project-URL") == [f"Paper, {PROJECT['urls']['Paper']}"]
     versions = {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)}
     assert versions <= set(found.get_all("Classifier") or [])
 
@@ -147,6 +169,16 @@ def test_the_citation_has_what_its_format_asks_for():
     for work in (citation, *citation["references"]):
         for author in work["authors"]:
             assert set(author) in ({"name"}, {"family-names", "given-names"})
+
+
+def test_metadata_citation_and_readme_name_one_address_of_the_paper():
+    (paper,) = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    linked = re.search(r"^\[paper\]: (\S+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+    assert linked is not None
+    assert paper["url"] == linked[1] == PROJECT["urls"]["Paper"]
+    (number,) = [each["value"] for each in paper["identifiers"]]
+    assert paper["url"].endswith(number.removeprefix("arXiv:"))
 
 
 @pytest.mark.process

@@ -66,6 +66,29 @@ PARSED_ONLY = {
 }
 """Commands that begin so are parsed and not run, and why."""
 
+SHOWN = {
+    "devices.md": "needs two machines; run in tests/runtime/test_enrolment.py"
+    "::test_the_commands_ask_sign_and_refuse",
+    "fleet.md": "needs boards; its commands run in tests/runtime/test_fleet_commands.py"
+    "::test_real_nodes_are_seen_collected_replayed_and_stopped",
+    "fresh-air-theory.md": HOURS,
+    "fresh-air.md": "takes minutes; run in tests/runtime/test_fresh_cluster.py"
+    "::test_processes_on_the_emulated_radio_have_the_simulators_ages_and_parameters",
+    "network-momentum.md": GPU,
+    "own-part.md": GPU,
+    "ranking.md": "takes minutes, and shows what came out; the commands of the page run",
+    "start-a-project.md": "changes the shell; run in tests/cli/test_completion.py"
+    "::test_the_script_is_installed_for_every_new_shell",
+    "tutorials/own-devices.md": "needs two boards; run line by line in "
+    "tests/runtime/test_board_recipe.py::test_a_board_has_all_that_it_needs_and_nothing_of_another",
+    "tutorials/own-traces.md": "needs the traces of others, which are a pickle",
+    "world.md": "takes hours, and is of the repository",
+}
+"""Pages whose blocks of text show commands that no test of this file runs, and why.
+
+That the commands and their options are there is tested in `test_docs.py`.
+"""
+
 FEW = "--set slots=20 --set 'seeds=[0]'"
 ONE = """--set 'algorithm=[{name="async_sharing"}]'"""
 ADDED = {
@@ -171,6 +194,9 @@ def before(tmp_path_factory):
     )
     rows = np.column_stack([rng.normal(size=(60, 2)), rng.integers(0, 3, 60)])
     np.savetxt(place / "mine.csv", rows, "%.6g", ",", header="a,b,kind", comments="")
+    rows = [f"{at},1,{at % 7},2,{'ab'[at // 300]}c,{at // 50 % 2}" for at in range(600)]
+    rows += [row.replace("ac", "cc") for row in rows[:300]]
+    (place / "recorded.csv").write_text("\n".join(["time,x,y,z,machine,state", *rows]))
     own = {"x": ["to be or"] * 10, "y": ["n"] * 10}
     leaf = {"users": ["A", "B"], "num_samples": [10, 10], "user_data": {"A": own, "B": own}}
     (place / "lines.json").write_text(json.dumps(leaf))
@@ -194,7 +220,9 @@ TAKEN = {
     "guide.md": ("runs/first", "runs/a", "runs/b", "mine.npz"),
     "devices.md": ("mine.toml",),
     "fleet.md": ("mine.toml",),
-    "tutorials/own-data.md": ("mine.npz", "machines.npz", "mine.csv", "lines.json"),
+    "tutorials/own-data.md": (
+        *("mine.npz", "machines.npz", "mine.csv", "recorded.csv", "lines.json"),
+    ),
     "tutorials/own-radio.md": ("links.csv",),
     "tutorials/own-traces.md": ("capacity.csv", "there.csv"),
     "looking.md": ("runs/first", "sweeps/gammas", "runs/cluster"),
@@ -258,8 +286,18 @@ def test_the_tables_hold_nothing_that_no_page_has():
     assert set(TAKEN) <= {str(page.relative_to(ROOT / "docs")) for page in HAVING}
 
 
+def test_commands_that_are_shown_and_not_run_have_a_reason():
+    starts = re.compile(r"^(?:folkman|python|make|pip|docker|sudo|dask|srun) ", re.MULTILINE)
+    showing = {
+        str(page.relative_to(ROOT / "docs"))
+        for page in PAGES
+        if any(starts.search(block) for block in blocks(page, "text"))
+    }
+    assert showing == set(SHOWN)
+
+
 def test_a_reason_that_names_a_test_names_one_that_is_there():
-    for reason in PARSED_ONLY.values():
+    for reason in [*PARSED_ONLY.values(), *SHOWN.values()]:
         for path, name in re.findall(r"(tests/\S+\.py)::(\w+)", reason):
             assert f"def {name}(" in (ROOT / path).read_text(), reason
 

@@ -282,7 +282,9 @@ __all__ += [name for name in _METHODS if name not in __all__]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'folkman' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+    from folkman.config.helped import helped
+
+    return helped(getattr(import_module(_HOME[name]), name))
 
 
 def __dir__() -> list[str]:

@@ -1,14 +1,34 @@
 """Errors are part of the interface: each says what was expected, what came, what to do."""
 
 import difflib
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = ["nearest", "need", "one_of", "pick", "require", "require_positive", "within"]
+__all__ = [
+    "Notice",
+    "nearest",
+    "need",
+    "notice",
+    "one_of",
+    "pick",
+    "require",
+    "require_positive",
+    "within",
+]
 
 Entry = TypeVar("Entry")
+
+
+class Notice(UserWarning):
+    """What a user should know of what was given; commands print it in a line of its own."""
+
+
+def notice(text: str) -> None:
+    """Warn of something in what was given that may not be what was meant."""
+    warnings.warn(text, Notice, stacklevel=3)
 
 
 def require(holds: bool, message: str) -> None:

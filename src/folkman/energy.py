@@ -46,14 +46,16 @@ PAPER_POWER_W = 1.0
 class Energy:
     """The powers of a node's radio, and what its arithmetic costs."""
 
-    radiated_w: float | None = None  # None: the network's own power, or 1 W where it has none
+    # power that a sender radiates; None: the network's own, or 1 W where it has none
+    radiated_w: float | None = None
     amplifier_efficiency: float = 0.35  # share of the amplifier's power that is radiated
-    transmit_circuit_w: float = 0.0828  # drawn by the circuits while sending, besides the amplifier
-    receive_w: float = 0.1058  # drawn while receiving
-    idle_w: float = 0.0  # drawn all the time; what is above comes on top
-    joules_per_operation: float = 1e-10  # of arithmetic
-    joules_per_gradient: float | None = None  # None: by the operations of the model
-    link_bits_per_s: float = 10e6  # where the network has no rate of its own
+    transmit_circuit_w: float = 0.0828  # power of the circuits while sending, besides the amplifier
+    receive_w: float = 0.1058  # power drawn while receiving
+    idle_w: float = 0.0  # power drawn all the time; what is above comes on top
+    joules_per_operation: float = 1e-10  # energy of one arithmetic operation of a gradient
+    # energy of a gradient; None: by the operations of the model
+    joules_per_gradient: float | None = None
+    link_bits_per_s: float = 10e6  # rate of a link, where the network has none of its own
 
     def __post_init__(self) -> None:
         for field in fields(self):

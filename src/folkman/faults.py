@@ -28,14 +28,15 @@ NEVER = 2**30
 class Faults(NamedTuple):
     """What goes wrong, when and where; the default is nothing."""
 
-    away: tuple[tuple[int, int, int], ...] = ()  # (node, first slot away, first slot back)
-    crash: tuple[
-        tuple[int, int, int | None], ...
-    ] = ()  # (node, first slot away, slot of its new start)
-    liars: float = 0.0  # share of the nodes
+    # when nodes are away: (node, first slot away, first slot back)
+    away: tuple[tuple[int, int, int], ...] = ()
+    # when nodes crash: (node, first slot away, slot of its new start; None: never)
+    crash: tuple[tuple[int, int, int | None], ...] = ()
+    liars: float = 0.0  # share of the nodes that lie, the first ones
     # what liars send: their message turned round, or noise
     attack: Literal["noise", "sign_flip"] = "sign_flip"
-    scale: float = 1.0  # of the attack: a factor, or the deviation of the noise
+    # strength of the attack: a factor of the message, or the deviation of the noise
+    scale: float = 1.0
 
     def check(self, num_nodes: int) -> None:
         """Refuse faults that cannot happen to `num_nodes` nodes."""
@@ -59,6 +60,11 @@ class Faults(NamedTuple):
         require(
             self.attack in known, f"there is no attack '{self.attack}'; known: {', '.join(known)}"
         )
+
+    @property
+    def all_there(self) -> bool:
+        """Tell whether all nodes are there in all slots."""
+        return not self.away and not self.crash
 
     @property
     def leaves_for_good(self) -> bool:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
+    from folkman.problem.guessing import Guess
     from folkman.problem.torch_gradients import Samples as Batch
 
     Samples: TypeAlias = tuple[Tensor, Tensor]  # x and y, of one length
@@ -265,6 +266,50 @@ class TorchProblem:
             )
         found = [jnp.asarray(value, jnp.float32) for value in (train, loss, right)]
         return Evaluation(found[0], found[1], found[2], nan)
+
+    def guess(self) -> "Guess | None":
+        """Return what a constant answer is worth; None where targets are of another kind."""
+        try:
+            return _constant(self.model, np.asarray(self.share, np.float64))
+        except (RuntimeError, ValueError, IndexError):  # a loss that wants something else
+            return None
+
+
+def _constant(guest: Guest, share: np.ndarray) -> "Guess | None":
+    """Return what a constant answer is worth to the guest's own loss; None for other targets.
+
+    With labels the scores are the logarithms of their shares, else the mean of the numbers. For a
+    loss that this answer does not suit a better constant may exist, and none that is worse counts.
+    """
+    torch = import_torch()
+    from folkman.problem.guessing import Guess
+
+    y = torch.cat([targets for _, targets in guest.parts])
+    weight = torch.from_numpy(
+        np.concatenate(
+            [
+                np.full(len(own), each / len(own))
+                for (_, own), each in zip(guest.parts, share, strict=True)
+            ]
+        )
+    )
+    tested = None if guest.test is None else guest.test[1]
+    with torch.no_grad():
+        scores = guest.module(guest.parts[0][0][:1])
+        if not y.is_floating_point() and y.ndim == 1 and scores.ndim == 2:
+            shares = torch.bincount(y, weight, minlength=scores.shape[1])
+            found = torch.log(shares.clamp(min=1e-12)).to(scores.dtype)
+        elif y.is_floating_point() and y.shape[1:] == scores.shape[1:]:
+            found = (weight.to(y.dtype).view(-1, *[1] * (y.ndim - 1)) * y).sum(dim=0)
+        else:
+            return None
+        losses = guest.losses_of(found.expand(len(y), *scores.shape[1:]), y)
+        accuracy = float("nan")
+        if tested is not None and guest.hits is not None and not y.is_floating_point():
+            usual = torch.bincount(tested, minlength=scores.shape[1]).to(scores.dtype)
+            accuracy = float(guest.hits(usual.expand(len(tested), -1), tested))
+        loss = float((weight * losses).sum())
+    return Guess(loss, accuracy, 0 if tested is None else len(tested)) if loss > 0 else None
 
 
 def _alike(batches: "Sequence[Batch]") -> list[list[int]]:

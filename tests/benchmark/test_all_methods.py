@@ -6,11 +6,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation, Text
 
 from benchmarks.comparison import concerned, lines_of, packed, padded, read_plan, settled
 from benchmarks.comparison_expected import expected
 from benchmarks.comparison_expected_added import expected_of_added
-from benchmarks.comparison_figures import apart
+from benchmarks.comparison_figures import _write_names, apart
 from benchmarks.comparison_judge import (
     NEVER_WAITS,
     Side,
@@ -349,6 +351,25 @@ def test_names_are_moved_apart_by_as_little_as_needed() -> None:
     np.testing.assert_allclose(low, [0.0, 0.1, 0.2])
     many = apart(sorted(np.random.default_rng(0).random(9)), 0.08)
     assert np.diff(many).min() > 0.08 - 1e-9
+
+
+def test_a_line_to_a_name_crosses_no_other_name() -> None:
+    """Five curves that end together: each line ends where its name begins."""
+    figure = Figure(figsize=(4.9, 3.3), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_yscale("log")
+    for _ in range(5):
+        axes.plot([0, 100], [2.0, 0.5])
+    axes.set_ylim(0.01, 3.0)
+    _write_names(axes, [(0.5 + k / 1e3, f"a long name {k}", "black") for k in range(5)])
+    figure.draw_without_rendering()
+    names = [text for text in axes.texts if isinstance(text, Annotation)]
+    assert len(names) == 5
+    left = min(Text.get_window_extent(name).x0 for name in names)
+    for arrow in (name.arrow_patch for name in names):
+        assert arrow is not None
+        path = arrow.get_path().transformed(arrow.get_transform())
+        assert np.asarray(path.vertices)[:, 0].max() <= left + 1
 
 
 def test_results_are_packed_and_read_in_the_order_of_the_plan(tmp_path) -> None:

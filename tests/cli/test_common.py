@@ -2,9 +2,11 @@
 
 import io
 import sys
+import time
 
 import pytest
 
+import shell
 from folkman.cli import common
 from folkman.cli.common import progress, say, time_left
 from folkman.cli.run import Pace
@@ -127,3 +129,46 @@ def test_an_interrupt_that_an_error_covers_is_an_interrupt(guard, monkeypatch):
         write_half()
     with pytest.raises(ValueError, match="of its own"), guard("go on"):
         raise ValueError("of its own")
+
+
+def test_a_pipe_hears_where_the_work_is_while_nothing_ends(monkeypatch, capsys):
+    """Programs compile, and runs go on, for longer than anybody waits without a word."""
+    monkeypatch.setattr(common, "BEAT_S", 0.05)
+    with progress(300, "slots", guess=False, beats=True) as show:
+        time.sleep(0.12)
+        show(120, "a, seed 0", left_s=7.0)
+        time.sleep(0.12)
+    lines = capsys.readouterr().err.splitlines()
+    time.sleep(0.12)
+    assert lines[0] == "starting: the first time, programs are compiled"
+    assert lines[-1] == "a, seed 0: 120 of 300 slots; 7 s left"
+    assert not capsys.readouterr().err  # nothing once it has ended
+
+
+def test_a_pipe_that_hears_lines_hears_no_more(monkeypatch, capsys):
+    monkeypatch.setattr(common, "BEAT_S", 0.2)
+    with progress(300, "slots", guess=False, beats=True) as show:
+        for done in (100, 200, 300):
+            time.sleep(0.1)
+            show(done, "a", f"line {done}")
+    assert capsys.readouterr().err == "line 100\nline 200\nline 300\n"
+
+
+def test_a_terminal_has_a_bar_and_no_beats(monkeypatch):
+    monkeypatch.setattr(common, "BEAT_S", 0.02)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress(300, "slots", guess=False, beats=True) as show:
+        show(100, "a")
+        time.sleep(0.06)
+    assert "starting: the first time" not in sys.stderr.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_piped_run_says_first_what_is_about_to_run(tmp_path):
+    words = ["seeds=[0,1]", "slots=2", "model.name=softmax", "data.train_size=40"]
+    with shell.undrawn():
+        done = shell.folkman(
+            "run", *(part for each in words for part in ("--set", each)), "--out", "r", cwd=tmp_path
+        )
+    told = [line for line in done.stderr.splitlines() if not line.startswith("warning")]
+    said = "3 methods (Algorithm 1; FedAvg; FedAvg, free links) with 2 seeds, 2 slots each, into r"
+    assert told[0] == said

@@ -48,7 +48,8 @@ def test_steps_that_were_tuned_elsewhere_are_told_before_the_run(tmp_path):
     assert "schedule 'threshold': Paper's rule; schedule 'index': FedAvg, Fresh air" in rules
     assert len(warned) == 1, warned
     assert all(label in warned[0] for label in (PAPER, FEDAVG, FRESH, FREE))
-    assert "folkman tune mine.toml" in warned[0]
+    asked = "--set slots=2 --set 'seeds=[0]' --set partition.name=by_label"
+    assert f"folkman tune mine.toml {asked} --over step" in warned[0]
     assert done.stdout.startswith("mine: ")
     report = (tmp_path / "r" / "report.html").read_text()
     assert '<p class="verdict">At steps that were tuned for another setting: ' in report

@@ -147,3 +147,48 @@ def test_two_kinds_in_one_have_the_tables_of_both(pair, tmp_path):
 
 def test_every_kind_has_its_templates():
     assert {path.name for path in TEMPLATES.iterdir() if path.is_dir()} == {*ALL, "common"}
+
+
+def with_table(text):
+    """Return the configuration of `--own-data` with the lines for a table, as its comment says."""
+    begun, _, rest = text.partition('name = "sensors.py:sensors"')
+    comment, _, rest = rest.partition("[partition]")
+    lines = [line[2:] for line in comment.splitlines() if line.startswith("# ") and "=" in line]
+    assert [line.split()[0] for line in lines] == [
+        *("name", "path", "label", "group", "drop", "scale", "window")
+    ]
+    return f"{begun}{chr(10).join(lines)}\n\n[partition]{rest}"
+
+
+def test_a_project_of_own_data_takes_a_table_by_the_lines_that_stand_there(tmp_path):
+    """A recording of three machines: the run says how many nodes there are to be."""
+    folkman("init", "--own-data", cwd=tmp_path)
+    config = tmp_path / "experiment.toml"
+    config.write_text(with_table(config.read_text()))
+    rows = [
+        f"{at},{at % 7},{at * at % 11},{machine},{at // 50 % 2}"
+        for machine in ("lathe", "mill", "saw")
+        for at in range(800)
+    ]
+    (tmp_path / "mine.csv").write_text("\n".join(["time,a,b,machine,state", *rows]))
+    few = ["--set", "slots=4", "--set", "seeds=[0]"]
+
+    with undrawn():
+        six = folkman("run", config, *few, "--out", "six", cwd=tmp_path)
+        done = folkman("run", config, *few, "--set", "nodes=3", "--out", "r", cwd=tmp_path)
+
+    assert six.returncode == 2
+    assert (
+        "one node for each of the 3 devices in the data, got 6 nodes; set nodes = 3" in six.stderr
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+
+
+def test_a_first_run_of_own_data_has_nothing_to_warn_of(tmp_path):
+    folkman("init", "--own-data", cwd=tmp_path)
+    with undrawn():
+        done = folkman("run", "experiment.toml", "--out", "r", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "warning" not in done.stderr
+    assert "not learning" not in done.stdout

@@ -76,7 +76,20 @@ def test_every_formula_is_mathml_and_nothing_of_latex_is_left(site):
         assert not re.search(r"\$|\\[a-z]{2,}|arithmatex", re.sub(r"<[^>]+>", "", text)), page
         assert text.count("<math") == len(formulas(source_of(page, site))), page
         drawn += text.count("<math")
-    assert drawn > 900
+    assert drawn > 1300
+
+
+WITH_FORMULAS = {"guide": 50, "design": 15, "protocol": 80, "devices": 4, "fresh-air": 50}
+WITH_FORMULAS |= {"energy": 5, "compression": 30, "reproduction": 15}
+
+
+@pytest.mark.parametrize("name", WITH_FORMULAS)
+def test_the_formulas_within_sentences_are_drawn_too(site, name):
+    text = (site / f"{name}.html").read_text()
+    assert (
+        text.count('<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">')
+        >= (WITH_FORMULAS[name])
+    )
 
 
 def test_the_reference_describes_parameters_and_shows_examples_as_code(site):

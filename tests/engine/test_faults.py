@@ -25,6 +25,7 @@ from folkman.algorithm.fedap import fedap
 from folkman.algorithm.fedasync import fedasync
 from folkman.algorithm.fedbuff import fedbuff
 from folkman.algorithm.fedsa import fedsa
+from folkman.faults import NO_FAULTS
 from folkman.radio.loss import Lossy
 from folkman.radio.network import RadioNetwork
 
@@ -59,6 +60,34 @@ def test_a_node_away_computes_hears_and_sends_nothing(quadratics):
     assert sends[:3].all()
     np.testing.assert_array_equal(held[4:8, 0, 2], 3)  # its last message stays, and grows old
     assert run.column("gradients")[-1] == pytest.approx((12 * NODES - 4) / NODES)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "clock"),
+    [
+        (async_sharing(0.05, own="aligned"), Clock()),
+        (async_sharing(0.05, own="aligned"), Clock(compute_slots=(1, 2, 1, 3))),
+        (dpsgd(0.05), Clock()),
+    ],
+    ids=["all learn in every slot", "some take longer", "a method that waits"],
+)
+def test_faults_after_the_end_change_nothing(quadratics, algorithm, clock):
+    """Where all nodes learn in every slot no state is chosen node by node: the same numbers."""
+    problem = quadratics(nodes=NODES)
+    network = RadioNetwork(slot_s=1.0, schedule="index", message="sum")
+    never = Faults(away=((1, 900, 901),))
+    if algorithm.name == "dpsgd":
+        network = pipelined(2)
+
+    runs = [
+        simulate(problem, network, algorithm, slots=30, seed=2, clock=clock, faults=faults)
+        for faults in (NO_FAULTS, never)
+    ]
+
+    assert NO_FAULTS.all_there
+    assert not never.all_there
+    np.testing.assert_array_equal(runs[0].nodes, runs[1].nodes)
+    assert [row["train_loss"] for row in runs[0].rows] == [r["train_loss"] for r in runs[1].rows]
 
 
 def test_a_crashed_node_that_comes_back_begins_at_the_first_model(quadratics):

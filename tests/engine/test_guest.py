@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +12,18 @@ from jax import Array
 from numpy.typing import NDArray
 
 from folkman import (
+    Algorithm,
     Analysable,
+    Clock,
     Evaluation,
     Learnable,
     Recording,
     async_sharing,
+    dpsgd,
     fedavg,
     load,
     make_problem,
+    pipelined,
     reference,
     simulate,
     snapshot,
@@ -113,6 +117,50 @@ def test_a_guest_in_numpy_learns_what_ours_learns_in_all_three_worlds(twins: Twi
         rtol=1e-12,
     )
     assert run.last("bits") == expected.last("bits")
+
+
+@dataclass(frozen=True, eq=False)
+class Counted(Bowls):
+    """Bowls that count how often they are asked for gradients."""
+
+    asked: ClassVar = [0]
+
+    def gradients(self, v: Array, keys: Array) -> tuple[Array, Array]:
+        self.asked[0] += 1
+        return super().gradients(v, keys)
+
+
+jax.tree_util.register_dataclass(
+    Counted, ["centre", "curvature", "count", "share", "node", "initial"], []
+)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "compute_slots"),
+    [(fedavg(0.1, local_steps=2), 1), (async_sharing(0.1), 3), (dpsgd(0.1), 2)],
+    ids=["a method that waits", "long gradients", "both"],
+)
+def test_gradients_are_taken_only_in_slots_in_which_a_node_finishes_one(
+    twins: Twins, algorithm: Algorithm, compute_slots: int
+):
+    ours, by_hand = twins
+    counted: Learnable = Counted(**vars(by_hand))
+    record = Recording(4, timeline=True)
+    clock = Clock(1.0, compute_slots)
+    Counted.asked[0] = 0
+
+    run = simulate(
+        counted, pipelined(3), algorithm, slots=16, seed=2, recording=record, clock=clock
+    )
+    asked = Counted.asked[0] - len(run.rows)  # an evaluation takes one too
+    expected = simulate(
+        ours, pipelined(3), algorithm, slots=16, seed=2, recording=record, clock=clock
+    )
+
+    finished = int(np.sum(np.any(run.timeline.finished, axis=1)))
+    assert 0 < finished < 16
+    assert asked == finished
+    np.testing.assert_allclose(run.nodes, expected.nodes, rtol=1e-12, atol=1e-14)
 
 
 def test_a_problem_of_ours_is_all_that_may_be_asked(twins: Twins):

@@ -1,5 +1,6 @@
 """Tuning as a person runs it: the best step in closed form, wrong input, what comparisons say."""
 
+import html
 import json
 import re
 import signal
@@ -33,6 +34,8 @@ from folkman.record.tuned import (
     Side,
     searched,
     sides_of,
+    source,
+    source_of_run,
     standings,
     told,
     tune_command,
@@ -142,7 +145,7 @@ def test_every_method_has_the_same_budget_and_seeds_that_nobody_is_judged_on(tun
 
     assert spent == [each.runs for each in tuned.methods]
     assert max(spent) <= tuned.budget
-    assert {job["seed"] for job in jobs} == set(tuned.seeds) == {1000, 1001}
+    assert {job["seed"] for job in jobs} == set(tuned.seeds) == {1000, 1001, 1002, 1003}
     for each in tuned.methods:
         assert each.score <= each.score_before  # the configured options took part
 
@@ -276,6 +279,21 @@ def test_a_line_says_how_the_sides_stand():
     assert "tuned: a; not tuned: b; tuned on another setting: c" in mixed
 
 
+def test_the_command_names_the_configuration_as_the_run_was_asked_for_it():
+    """What a shell would take apart is quoted; without a file of the user's the folder's is it."""
+    assert source("mine.toml") == "mine.toml"
+    assert source("my file.toml", ["seeds=[0, 1]"]) == "'my file.toml' --set 'seeds=[0, 1]'"
+    words = ["run", "--set", "slots=9", "mine.toml", "--out=r", "--set=nodes=3", "--json"]
+    assert source_of_run(words, "r/config.toml") == "mine.toml --set slots=9 --set nodes=3"
+    for made in (None, ["demo"], ["run"], ["run", "--resume", "r"], ["run", "--set", "slots=9"]):
+        assert source_of_run(made, "r/config.toml") == "r/config.toml"
+
+
+def test_the_output_says_on_how_many_placements_a_score_rests(tuned):
+    assert tuned.notes()[-1].startswith("the best of a search on 4 placements: expect less on")
+    assert "# the best of a search on 4 placements" in tuned.file.read_text()
+
+
 def test_the_line_names_the_options_that_were_tuned_and_no_others():
     """A search over steps says nothing of a threshold that was chosen for another setting."""
     names = {"a": ["step"], "b": ["step", "local_steps"]}
@@ -305,7 +323,10 @@ def test_run_report_and_compare_say_whether_the_sides_are_tuned(tuned, tmp_path)
     summary = json.loads((tmp_path / "good" / "summary.json").read_text())
     assert summary == {key: answer[key] for key in summary}
     assert "tuned on another setting: Algorithm 1, FedAvg" in other.stdout
-    assert "folkman tune bad/config.toml" in other.stdout
+    again = f"folkman tune {tuned.file} --set slots=11 --over step"
+    assert again in other.stdout  # one command before, after and in the report, settings and all
+    assert again in other.stderr
+    assert again in html.unescape((tmp_path / "bad" / "report.html").read_text())
     page = (tmp_path / "bad" / "report.html").read_text()
     warned = page.index("tuned on another setting: Algorithm 1, FedAvg")
     assert warned < page.index('class="verdict"')  # before the answer
@@ -352,7 +373,7 @@ def test_the_arms_of_a_sweep_stand_each_for_itself(tuned, tmp_path):
         (["--over", "step=a,b"], "expected different numbers for 'step'"),
         (["--over", "step=-1,1"], "--over step, at -1"),
         (["--over", "local_steps=1.5,2"], "expected whole numbers for 'local_steps'"),
-        (["--budget", "15"], "--budget 15 is too small: the grid of 'Algorithm 1' needs 16 runs"),
+        (["--budget", "15"], "--budget 15 is too small: the grid of 'Algorithm 1' needs 23 runs"),
         (["--seeds", "0,1"], r"judged on the seeds \[0\] too; tune on others"),
         (["--seeds", "x"], "--seeds looks like 1000,1001, got 'x'"),
         (["--seeds", "7,7"], "expected different whole numbers"),
@@ -403,7 +424,7 @@ def test_a_method_whose_runs_all_diverge_is_an_error_that_says_what_to_try(tmp_p
     )
     over = ["step=1e8,1e9"]
     with pytest.raises(ValueError, match=r"every run of 'fedavg' diverged.*try smaller values"):
-        fm.tune(config, over=over, out=tmp_path / "t.toml", budget=6, engine="here")
+        fm.tune(config, over=over, out=tmp_path / "t.toml", budget=10, engine="here")
     assert not (tmp_path / "t.toml").exists()
 
 

@@ -175,9 +175,13 @@ def rank_test(d):
 
 
 def newest(seeds, ranks):
-    """Return the draws that decide: those of the second plan if they are eight."""
-    new = [seed for seed in seeds if seed >= ranks]
-    return new if len(new) >= 8 else [seed for seed in seeds if seed < ranks]
+    """Return the draws that decide: those of the last plan that has eight."""
+    for k in reversed(range(len(ranks))):
+        later = ranks[k + 1] if k + 1 < len(ranks) else float("inf")
+        new = [seed for seed in seeds if ranks[k] <= seed < later]
+        if len(new) >= 8:
+            return new
+    return [seed for seed in seeds if seed < ranks[0]]
 
 
 def tested(d, by_ranks):
@@ -219,7 +223,7 @@ def difference(ours, other, metric, axis, part, ranks):
         end = common_end(pair, axis)
         mine, its = (value(r, axis, end, metric, part, pair) for r in pair)
         d.append(apart(mine, its, metric))
-    return tested(d, max(seeds, default=0) >= ranks)
+    return tested(d, max(seeds, default=0) >= ranks[0])
 
 
 def reached(run, target):
@@ -264,11 +268,14 @@ def thrown(run):
 
 
 def oftener(ours, other, ranks):
-    new, old = (
-        [[r for r in side if (r["seed"] >= ranks) == is_new] for side in (ours, other)]
-        for is_new in (True, False)
-    )
-    ours, other = new if min(map(len, new)) >= 8 else old
+    bounds = [float("-inf"), *ranks, float("inf")]
+    plans = [
+        [[r for r in side if bounds[k] <= r["seed"] < bounds[k + 1]] for side in (ours, other)]
+        for k in range(len(bounds) - 1)
+    ]
+    while len(plans) > 1 and min(map(len, plans[-1])) < 8:
+        plans.pop()
+    ours, other = plans[-1]
     (k, n), (k2, n2) = ((sum(map(thrown, side)), len(side)) for side in (ours, other))
     if not (n and n2):
         return {"n": 0, "mean": nan, "p": nan}
@@ -293,7 +300,7 @@ def gain(pair, part, ranks):
             for k, v in sides.items()
         }
         d.append(loss["other"] - loss["ours"])
-    return tested(d, max(seeds, default=0) >= ranks)
+    return tested(d, max(seeds, default=0) >= ranks[0])
 
 
 def along(table):
@@ -389,9 +396,9 @@ def recompute(folder, paper, part=0.25):
     hidden = {f for f, t in figures.items() if t.get("apart")}
     runs = [r for r in runs if set(r["figures"]) & set(figures)]
     ranks = table["ranks"]
-    second = [r for r in runs if r["seed"] >= ranks]
-    runs = [r for r in runs if r["seed"] < ranks]
-    runs = ([r for r in runs if r["seed"] >= table["confirmatory"]] or runs) + second
+    later = [r for r in runs if r["seed"] >= ranks[0]]
+    runs = [r for r in runs if r["seed"] < ranks[0]]
+    runs = ([r for r in runs if r["seed"] >= table["confirmatory"]] or runs) + later
     found = []
     for claim in table["claim"]:
         if claim["test"] in ("formula", "measured", "undefined"):

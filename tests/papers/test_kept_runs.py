@@ -22,7 +22,8 @@ KEPT = ROOT / "docs" / "data" / "reproduction"
 DOCS = KEPT.parents[1]
 
 
-FRESH = ["5.2", "5.5", "5.7", "5.9", "5.11", "6.1", "6.2", "6.3", "6.5", "6.6", "6.10", "K.1"]
+FRESH = ["5.1", "5.2", "5.3", "5.5", "5.6", "5.7", "5.9", "5.11", "5.12", "5.13", "6.1", "6.2"]
+FRESH += ["6.3", "6.5", "6.6", "6.7", "6.8", "6.10", "K.1"]
 """Claims of the full size whose middle readings have draws from 3000 on."""
 
 
@@ -61,22 +62,36 @@ def test_the_pages_tell_every_verdict(name):
     assert fresh == {"full": FRESH, "laptop": [], "laptop-fresh": everything}[name]
 
 
+def changed_by(kinds, before):
+    """Return the claims whose kind is another one, with both."""
+    return {name: (before[name], kind) for name, kind in kinds.items() if before[name] != kind}
+
+
 def test_fresh_draws_at_full_size_changed_these_verdicts():
-    """What the second plan's runs did, and nothing else: the same folder without them."""
-    old = kept("full")._replace(runs=[found for found in kept("full").runs if found.seed < 3000])
-    was = {claim.name: claim.kind for claim in judge(old)}
+    """What the runs of each plan did, and nothing else: the same folder without the later ones."""
+    runs = kept("full").runs
+    first = [found for found in runs if found.seed < 3000 and "legends" not in found.figures]
+    second = [found for found in runs if found.seed < 4000 and "legends" not in found.figures]
+    kinds = [
+        {claim.name: claim.kind for claim in judge(kept("full")._replace(runs=each))}
+        for each in (first, second, runs)
+    ]
 
-    changed = {c.name: (was[c.name], c.kind) for c in judged_by("full") if was[c.name] != c.kind}
-
-    assert changed == {
+    assert changed_by(kinds[1], kinds[0]) == {
         "5.2": ("open", "contradicted"),
         "5.7": ("open", "contradicted"),
         "6.10": ("holds under", "open"),
         "K.1": ("open", "contradicted"),
     }
+    assert changed_by(kinds[2], kinds[1]) == {
+        **dict.fromkeys(("5.3", "5.9", "5.11"), ("open", "contradicted")),
+        **dict.fromkeys(("5.12", "5.13", "6.7", "6.8"), ("not run", "holds under")),
+        "6.10": ("open", "holds under"),
+    }
     plan = (ROOT / "src/folkman/papers/xie2024/plan.md").read_text()
     assert "**Closed**: 5.2 and K.1, contradicted; 5.7" in plan
     assert "**Opened again**: 6.10" in plan
+    assert "**Closed**: 5.3 (contradicted under eta/I, equal at eta), 5.9 and 5.11" in plan
 
 
 def test_float32_and_bfloat16_agree_where_no_run_is_thrown_back():

@@ -14,7 +14,7 @@ from folkman.papers.results import Reproduction
 from folkman.papers.verdicts import Reading, decided_by_ranks
 from folkman.papers.xie2024.own import derive
 
-NEW = 3000
+NEW, NEWEST = 3000, 4000
 distinct = st.lists(st.integers(-999, 999), min_size=8, max_size=14, unique_by=abs)
 
 
@@ -77,7 +77,7 @@ def test_equal_by_a_tenth_is_held_against_the_tenth():
 @pytest.mark.parametrize(("new", "ranked"), [(7, False), (8, True)])
 def test_no_test_has_draws_of_both_plans(new, ranked):
     """Old draws say one thing, new ones the other: eight new ones decide alone."""
-    told = {"ranks": NEW, "test": "lower"}
+    told = {"ranks": (NEW,), "test": "lower"}
     ours = [sharing(0.5, seed) for seed in range(5)]
     other = [fedavg(0.6 + 0.001 * seed, seed) for seed in range(5)]
     for seed in range(NEW, NEW + new):
@@ -89,8 +89,26 @@ def test_no_test_has_draws_of_both_plans(new, ranked):
     assert (found.n, found.ranked) == ((8, True) if ranked else (5, False))
     assert found.verdict == ("contradicted" if ranked else "holds")
     assert found.says.endswith("fresh draws, p = 0.0078, corrected 0.0078") == ranked
-    counted = deciders.oftener("", ours, other, NEW)
+    counted = deciders.oftener("", ours, other, (NEW,))
     assert (counted.spread.n, counted.ranked) == (found.n, ranked)
+
+
+@pytest.mark.parametrize(("newest", "deciding"), [(7, "NEW"), (8, "NEWEST")])
+def test_the_newest_plan_with_enough_draws_decides_alone(newest, deciding):
+    """Each plan says another thing; draws of two are never together in a test."""
+    ours, other = [], []
+    for start, number, loss in ((0, 5, 0.5), (NEW, 9, 0.4), (NEWEST, newest, 0.6)):
+        for seed in range(start, start + number):
+            ours.append(sharing(0.5, seed))
+            other.append(fedavg(loss + 1e-5 * (seed - start), seed))
+    told = {"ranks": (NEW, NEWEST), "test": "lower"}
+
+    found = deciders.compare_pairs("x", {"": (ours, other)}, told)
+    counted = deciders.oftener("", ours, other, told["ranks"])
+
+    number, word = {"NEW": (9, "contradicted"), "NEWEST": (8, "holds")}[deciding]
+    assert (found.n, found.ranked, found.verdict) == (number, True, word)
+    assert (counted.spread.n, counted.ranked) == (number, True)
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,9 @@ def test_labels_are_of_two_classes_at_least():
         if classes == 2:
             assert make_problem(few, "softmax", 2).dim == 2 * 65
         else:
-            with pytest.raises(ValueError, match="expects labels as targets, 'digits' has 1 class"):
+            with pytest.raises(
+                ValueError, match="expects labels as targets, 'digits' has one class, of"
+            ):
                 make_problem(few, "softmax", 2)
 
 

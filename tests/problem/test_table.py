@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import folkman as fm
+from folkman.checks import Notice
 from folkman.problem.partition import split
 from folkman.problem.table import read_table
 from shell import folkman, undrawn
@@ -133,7 +134,42 @@ BAD = {
     "nothing": ("", {}, "has no line with numbers; add some"),
     "names alone": ("a,b\n", {}, "expected samples below the names"),
     "a short line": ("a,y\n1,0\n2\n", {}, r"line 3: expected 2 columns, got 1; give every line"),
-    "a word": ("a,y\n1,0\n2,cat\n", {}, r"line 3, column 2: expected a number, got 'cat'; correct"),
+    "a word": (
+        "a,y\n1,0\ncat,0\n3,1\n",
+        {},
+        r"line 3, column 1 \(a\): expected a number, got 'cat'; correct it",
+    ),
+    "a word for a label": (
+        "a,y\n1,0\n2,cat\n3,1\n",
+        {},
+        r"line 3, column 2 \(y\): expected a number, got 'cat'; correct it",
+    ),
+    "words for labels": (
+        "a,y\n1,run\n2,eat\n3,run\n",
+        {},
+        r"line 2, column 2 \(y\): expected a label, .* got 'run'; number .* as in eat = 0, run = 1",
+    ),
+    "times": (
+        "when,a,y\n2024-01-01,1,0\n2024-01-02,1,0\n2024-01-03,2,1\n",
+        {},
+        r"line 2, column 1 \(when\): .*when or which a sample is, .* drop = ..when",
+    ),
+    "machines": (
+        "a,unit,y\n1,east,0\n2,west,0\n3,west,1\n",
+        {},
+        r"line 2, column 2 \(unit\): expected a number, got 'east'; .* group = .unit.; else",
+    ),
+    "machines without names": (
+        "1,east,0\n2,west,0\n3,west,1\n",
+        {},
+        r"line 1, column 2: .* group, and a line of names; else .* drop = ..2",
+    ),
+    "no machine": ("a,unit,y\n1,east,0\n2,,0\n", {"group": "unit"}, "line 3.* got nothing; fill"),
+    "an unknown drop": ("a,b,y\n1,0,0\n", {"drop": ("c",)}, "no column 'c' to drop; known: a"),
+    "labels dropped": ("a,b,y\n1,0,0\n", {"drop": ("y",), "label": "y"}, "it is in drop; correct"),
+    "all dropped": ("a,b,y\n1,0,0\n", {"drop": ("a", "b")}, "a column of labels, got 1"),
+    "a window of nothing": ("1,0\n2,1\n", {"window": 0}, "expected a window of one line or more"),
+    "a window too long": ("1,0\n2,0\n3,1\n", {"window": 2}, "got 1 in all of 2 lines of one"),
     "a gap": (
         "1,0\n,1\n",
         {},
@@ -154,11 +190,11 @@ BAD = {
     ),
     "one sample": ("1,0\n", {}, "expected two samples or more"),
     "one column": ("1\n2\n", {}, "expected features and a column of labels, got 1 column"),
-    "semicolons": ("1;0\n2;1\n", {}, r"line 2, column 1: expected a number, got '2;1'"),
+    "semicolons": ("1;0\n2;1\n", {}, "between columns, got semicolons; save it with commas"),
     "an unknown label": ("a,kind\n1,0\n", {"label": "kid"}, "no column 'kid'; did you mean 'kind'"),
     "a label without names": ("1,0\n2,1\n", {"label": "kind"}, "add the names, or leave label out"),
     "an unknown group": ("a,b,y\n1,0,0\n", {"group": "c"}, "no column 'c'; known: a, b, y"),
-    "half a device": ("a,b,y\n1,.5,0\n2,1,1\n", {"group": "b"}, "line 2, column 2: .* device"),
+    "half a device": ("a,b,y\n1,.5,0\n2,1,1\n", {"group": "b"}, r"column 2 \(b\): .* device"),
     "a group for a label": ("a,b,y\n1,0,0\n", {"group": "y", "label": "y"}, "two columns"),
     "a group without names": ("1,0\n2,1\n", {"group": "y"}, "or leave group out$"),
     "all held out": ("1,0\n2,1\n", {"test_share": 1.0}, r"test_share in \(0, 1\), got 1.0"),
@@ -175,6 +211,127 @@ def test_a_bad_table_is_refused_with_its_line_and_a_remedy(tmp_path, text, optio
         fm.load("csv", path=path, **options)
 
 
+def test_devices_may_have_names(tmp_path):
+    """Named or numbered, the samples of one device are one node's; names by the alphabet."""
+    names = ["lathe", "drill", "saw"]
+    rows = [f"{x[0]:.6f},{names[i % 3]},{y}" for i, (x, y) in enumerate(zip(X, Y, strict=True))]
+    (tmp_path / "mine.csv").write_text("\n".join(["a,unit,y", *rows]))
+
+    found = fm.load("csv", path=tmp_path / "mine.csv", group="unit")
+
+    of_sample = {f"{x[0]:.6f}": sorted(names).index(names[i % 3]) for i, x in enumerate(X)}
+    assert found.group is not None
+    assert [of_sample[f"{x:.6f}"] for x in found.x_train[:, 0]] == found.group.tolist()
+    assert found.x_train.shape[1] == 1
+
+
+TIMES = {
+    "a name": ("time", [5.0, 1.0, 3.0] * 4, r"column 1 \(time\) is called 'time'"),
+    "a clock": ("a", np.arange(12) * 0.02, r"column 1 \(a\) only increases from line to line"),
+    "numbers": ("a", np.arange(12)[::-1] + 40, r"column 1 \(a\) has another whole number in"),
+}
+
+
+@pytest.mark.parametrize(("name", "column", "complaint"), TIMES.values(), ids=TIMES)
+def test_a_time_is_no_feature_without_a_word(tmp_path, name, column, complaint):
+    path = tmp_path / "mine.csv"
+    rows = np.column_stack([column, X[:12, 0], Y[:12]])
+    np.savetxt(path, rows, "%.6g", ",", header=f"{name},b,y", comments="")
+
+    with pytest.warns(Notice, match=complaint + rf'.* leave it out with drop = \["{name}"\]'):
+        kept = fm.load("csv", path=path)
+    left = fm.load("csv", path=path, drop=(name,))
+
+    assert (kept.x_train.shape[1], left.x_train.shape[1]) == (2, 1)
+    np.testing.assert_array_equal(left.x_train[:, 0], kept.x_train[:, 1])
+
+
+def test_measurements_are_no_times(tmp_path):
+    """A first column of measurements that go up and down, or of few counts, says nothing."""
+    for column in (X[:12, 0], np.array([7, 9, 7, 8] * 3)):
+        path = tmp_path / "mine.csv"
+        np.savetxt(path, np.column_stack([column, Y[:12]]), "%.6g", ",")
+        fm.load("csv", path=path)  # a warning would be an error
+
+
+def recording(folder, lines=400, machines=3):
+    """Write what the guide's Python makes windows of, as one table with a column of machines."""
+    rng, tables = np.random.default_rng(0), []
+    for machine in range(machines):
+        state = np.repeat(rng.integers(0, 2, lines // 50), 50)
+        axes = rng.normal(size=(lines, 3)) * (1 + state[:, None])
+        tables.append(np.column_stack([axes, np.full(lines, machine), state]))
+    path = folder / "machines.csv"
+    rows = np.concatenate(tables)
+    np.savetxt(path, rows, "%.6g", ",", header="a,b,c,unit,y", comments="")
+    return path
+
+
+def test_windows_of_a_table_are_those_that_plain_numpy_makes(tmp_path):
+    path = recording(tmp_path)
+    table = np.genfromtxt(path, delimiter=",", skip_header=1)
+    parts: dict[str, list] = {"train": [], "test": []}
+    for machine in range(3):
+        own = table[table[:, 3] == machine]
+        for at, window in enumerate(own.reshape(-1, 50, 5)):
+            part = "test" if at >= 0.75 * 8 else "train"
+            parts[part].append((window[:, :3], window[0, 4], machine))
+
+    found = fm.load("csv", path=path, group="unit", window=50, test_share=0.25)
+
+    for part, x, y in (("train", *found[1:3]), ("test", *found[3:5])):
+        np.testing.assert_array_equal(x, np.array([each[0] for each in parts[part]], np.float32))
+        assert y.tolist() == [each[1] for each in parts[part]]
+    assert found.group is not None
+    assert found.group.tolist() == [each[2] for each in parts["train"]]
+
+
+def test_lines_of_two_devices_or_labels_are_never_one_window(tmp_path):
+    """Machines write by turns, and a state lasts seven lines: windows of three leave one out."""
+    y = np.repeat([0, 1, 0, 1, 0, 1], 7)
+    rows = [[10 * unit + label, unit, label] for label in y for unit in (0, 1)]
+    path = tmp_path / "mine.csv"
+    np.savetxt(path, rows, "%d", ",", header="a,unit,y", comments="")
+
+    found = fm.load("csv", path=path, group="unit", window=3, test_share=0.4)
+
+    assert len(found.x_train) + len(found.x_test) == 2 * 6 * 2
+    for x, label in zip(found.x_train[..., 0], found.y_train, strict=True):
+        assert len(set(x)) == 1
+        assert x[0] % 10 == label
+
+
+def test_a_window_that_leaves_most_lines_out_says_so(tmp_path):
+    y = np.repeat([0, 1, 0, 1, 0, 1], [5, 4, 4, 5, 4, 4])
+    path = tmp_path / "mine.csv"
+    np.savetxt(path, np.column_stack([X[:26, 0], y]), "%.6g", ",")
+    with pytest.warns(Notice) as told:
+        fm.load("csv", path=path, window=5)
+    assert "take 10 of 26 lines, the others are left out" in str(told[0].message)
+
+
+def test_windows_held_out_that_lack_a_label_are_told(tmp_path):
+    y = np.repeat([0, 1, 0, 1, 0], 8)
+    path = tmp_path / "mine.csv"
+    np.savetxt(path, np.column_stack([X[:, 0], y]), "%.6g", ",")
+    with pytest.warns(Notice, match="have no label 1, so an accuracy says little; raise test_sh"):
+        fm.load("csv", path=path, window=4, test_share=0.2)
+    fm.load("csv", path=path, window=4, test_share=0.4)
+
+
+def test_the_target_of_a_window_in_a_regression_is_that_of_its_last_line(tmp_path):
+    path = tmp_path / "mine.csv"
+    np.savetxt(path, np.column_stack([X[:, 0], np.arange(40)]), "%.6g", ",")
+
+    found = fm.load("csv", path=path, window=4, regression=True, scale="standard")
+
+    assert found.x_train.shape == (8, 4, 1)
+    assert found.y_train.tolist() == [3, 7, 11, 15, 19, 23, 27, 31]
+    assert found.y_test.tolist() == [35, 39]
+    assert abs(found.x_train.mean()) < 1e-6  # one mean for each feature, over lines and windows
+    assert found.x_train.std() == pytest.approx(1, rel=1e-5)
+
+
 def test_a_folder_of_tables_is_said_to_be_one(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text("1,0\n2,1\n")
@@ -188,6 +345,13 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
     path.write_bytes("größe,y\n1,0\n".encode("latin-1"))
 
     with pytest.raises(ValueError, match=r"expected text in UTF-8, .*bad\.csv is none \(byte 2\)"):
+        read_table(path)
+
+
+def test_samples_to_predict_have_no_options_to_leave_a_column_out_with(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("a,unit,b\n1,east,0\n2,west,0\n")
+    with pytest.raises(ValueError, match=r"got 'east'; correct it, or leave the column out of the"):
         read_table(path)
 
 

@@ -12,14 +12,24 @@ from folkman.algorithm.fedavg import fedavg
 from folkman.dash.serve import make_source
 from folkman.engine.judge import best_descent
 from folkman.engine.simulate import Clock, Recording, simulate
-from folkman.problem.data import quadratic
+from folkman.problem.data import DataSet, load, quadratic
+from folkman.problem.models import linear
 from folkman.problem.problem import make_problem
 from folkman.radio.delay import constant, ideal
 from folkman.radio.network import RadioNetwork
 from folkman.record.folder import RunFolder
 from folkman.record.run import DIVERGED, FINISHED, Run
 from folkman.record.table import arms_of
-from folkman.record.verdict import NOT_LEARNING, Descent, complaints, swing, verdict
+from folkman.record.verdict import (
+    NOT_LEARNING,
+    Constant,
+    Descent,
+    complaints,
+    remark,
+    remarks,
+    swing,
+    verdict,
+)
 from folkman.report.tables import final_rows
 from folkman.report.write import write_report
 
@@ -200,3 +210,161 @@ def test_a_loss_that_fell_and_rose_again_is_told_with_what_to_try():
     assert not swing(rows(3.0, 0.0, 0.0009))  # noise about zero
     assert not swing(rows(1.0, 0.5, 2.0))  # it rose above its start: the verdict tells
     assert not swing([])
+
+
+TEN = Constant(loss=2.3, accuracy=0.1, tested=400)
+MEAN = Constant(loss=0.5, accuracy=float("nan"), tested=400)
+
+
+@pytest.mark.parametrize(
+    ("given", "constant", "descent", "word", "said"),
+    [
+        (rows(2.5, 2.3, 2.3, 2.3, test_accuracy=0.1), TEN, None, NOT_LEARNING, "gives 2.3,"),
+        (rows(2.5, 2.3, 2.3, 2.3, test_accuracy=0.1), TEN, LOWER, NOT_LEARNING, "lowers it to 0.5"),
+        (rows(2.5, 2.31, 2.29, 2.3, test_accuracy=0.12), TEN, None, NOT_LEARNING, "accuracy 0.12"),
+        (rows(2.5, 2.3, 2.3, 2.3, test_accuracy=0.2), TEN, None, FINISHED, ""),  # it is better
+        (rows(2.5, 2.3, 2.25, 2.25, test_accuracy=0.1), TEN, None, FINISHED, ""),  # a lower loss
+        (rows(2.5, 2.45, 2.4, 2.35, test_accuracy=0.1), TEN, None, FINISHED, ""),  # it still falls
+        (rows(2.5, 2.4, test_accuracy=0.1), TEN, None, FINISHED, ""),  # few rows, and it falls
+        (rows(3.0, 1.5, 2.4, 2.4, test_accuracy=0.1), TEN, None, NOT_LEARNING, "had been 1.5"),
+        (rows(0.9, 0.5, 0.5, 0.5), MEAN, None, NOT_LEARNING, "predicting the mean gives 0.5"),
+        (rows(90.0, 80.0, 80.0, 80.0), MEAN, None, NOT_LEARNING, "model.intercept = true"),
+        (rows(0.9, 0.4, 0.4, 0.4), MEAN, None, FINISHED, ""),
+        (rows(0.9, 0.5, 0.5, 0.5, pairs_unheard=2.0), MEAN, None, NOT_LEARNING, "2 pairs never"),
+        (rows(2.5, 2.3, 2.3, 2.3, test_accuracy=0.1), None, None, FINISHED, ""),  # not known
+    ],
+)
+def test_a_run_that_ends_where_a_constant_answer_is_as_good_does_not_learn(
+    given, constant, descent, word, said
+):
+    found = verdict(given, descent, constant)
+    assert found.word == word
+    assert said in found.explained
+    assert "no better than guessing" in found.reason or word == FINISHED
+
+
+def test_a_loss_that_still_falls_is_no_verdict_but_a_remark():
+    falling = rows(2.5, 2.45, 2.4, 2.35, test_accuracy=0.1)
+    assert "still falls: run longer" in remark(falling, TEN)
+    assert "accuracy is not higher" in remark(rows(2.5, 1.5, 1.4, 1.3, test_accuracy=0.1), TEN)
+    assert not remark(rows(2.5, 1.5, 1.4, 1.3, test_accuracy=0.3), TEN)
+    assert not remark(rows(2.5, 2.5, test_accuracy=0.1), TEN)  # level: the verdict's own business
+    assert not remark(rows(0.9, 0.3), MEAN)
+    alike = TEN._replace(accuracy=1.0)  # all test data are of one class: nothing is above it
+    assert not remark(rows(2.5, 1.5, 1.4, 1.3, test_accuracy=1.0), alike)
+
+
+def guessed(problem):
+    """Return what a constant answer is worth, where there is one."""
+    found = problem.guess()
+    assert found is not None
+    return found
+
+
+def learnt(problem, step, slots=60):
+    return simulate(problem, constant(5), async_sharing(step), slots=slots)
+
+
+def test_a_network_on_the_digits_is_held_against_ten_balanced_classes():
+    """A loss of ln 10, whatever the first model had; tiny steps, useful steps and few slots."""
+    problem = make_problem(load("digits"), "mlp", 5)
+    tiny, early, good = (learnt(problem, step) for step in (1e-4, 1e-3, 0.1))
+    assert tiny.verdict == NOT_LEARNING
+    assert tiny.rows[-1]["train_loss"] < tiny.rows[0]["train_loss"] * (1 - 1e-3)  # it did fall
+    assert f"shares of the classes gives {np.log(10):.2f}" in tiny.reason
+    assert "without delay a single step" in tiny.reason
+    assert (early.verdict, "still falls" in early.remark) == (FINISHED, True)
+    assert (good.verdict, good.remark) == (FINISHED, "")
+    few = learnt(problem, 0.1, slots=3)
+    assert (few.verdict, few.reason) == (FINISHED, "")
+
+
+def skewed(signal, share=0.1):
+    """Return two classes of which one is rare; `signal` sets them apart in one feature."""
+    rng = np.random.default_rng(3)
+    y = (rng.random(800) < share).astype(np.int32)
+    x = rng.normal(size=(800, 4)).astype(np.float32)
+    x[:, 0] += signal * y
+    return make_problem(DataSet("skewed", x[:500], y[:500], x[500:], y[500:], 2), "softmax", 5)
+
+
+def test_nine_of_ten_in_one_class_are_no_accuracy_of_nine_tenths():
+    """The entropy of the shares is the level, not ln 2, and 0.9 not the half."""
+    problem = skewed(4.0)
+    told = guessed(problem)
+    labels, tested = np.asarray(problem.y).ravel(), np.asarray(problem.y_test)
+    part = labels.mean()
+    assert told.loss == pytest.approx(
+        -part * np.log(part) - (1 - part) * np.log(1 - part), rel=1e-6
+    )
+    assert told.accuracy == pytest.approx(1 - tested.mean())
+    learns = learnt(problem, 0.3, slots=300)
+    assert (learns.verdict, learns.remark) == (FINISHED, "")
+    early = learnt(skewed(1.0), 0.003, slots=60)
+    assert early.last("test_accuracy") > 0.85
+    assert (early.verdict, "still falls" in early.remark) == (FINISHED, True)
+    noise = learnt(skewed(0.0), 0.3, slots=300)
+    assert "most frequent class" in noise.remark + noise.reason
+
+
+def line(slope, mean):
+    """Return a regression with noise of standard deviation 1, without and with a constant."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(500, 4)).astype(np.float32)
+    y = (slope * x[:, 0] + mean + rng.normal(size=500)).astype(np.float32)
+    data = DataSet("line", x[:400], y[:400], x[400:], y[400:], 0)
+    models = (linear((4,), 0), linear((4,), 0, intercept=True))
+    return data, [make_problem(data, model, 5) for model in models]
+
+
+def test_a_regression_is_held_against_the_mean():
+    data, (without, with_constant) = line(1.0, 10.0)
+    assert guessed(without).loss == pytest.approx(0.5 * data.y_train.var(), rel=1e-5)
+    assert np.isnan(guessed(without).accuracy)
+    lost, found = learnt(without, 0.1, slots=200), learnt(with_constant, 0.1, slots=200)
+    assert lost.last("train_loss") < lost.rows[0]["train_loss"] * (1 - 1e-3)
+    assert lost.verdict == NOT_LEARNING
+    assert "model.intercept = true" in lost.reason
+    assert (found.verdict, found.reason, found.remark) == (FINISHED, "", "")
+    _, (noise, _) = line(0.0, 0.0)
+    assert learnt(noise, 0.1, slots=200).verdict == NOT_LEARNING
+
+
+def test_the_best_constant_of_the_other_heads_is_found_against_a_search():
+    """One label in six is odd; a grid of constant scores finds no lower loss."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 240).astype(np.int32)
+    x = rng.normal(size=(240, 2)).astype(np.float32)
+    data = DataSet("three", x, y, x, y, 3)
+    for name in ("logistic", "svm"):
+        problem = make_problem(data, name, 3)
+        scores = np.linspace(-4, 4, 4001)[:, None]
+        sign = 2.0 * (y % 2) - 1
+        margin = scores * sign
+        each = (
+            np.log1p(np.exp(-margin))
+            if name == "logistic"
+            else 0.5 * np.maximum(0, 1 - margin) ** 2
+        )
+        assert guessed(problem).loss == pytest.approx(each.mean(1).min(), rel=1e-5)
+        assert guessed(problem).accuracy == pytest.approx((y % 2 == 0).mean())
+
+
+def test_a_quadratic_and_one_class_have_nothing_to_guess(bowls):
+    assert bowls.guess() is None
+    x, y = np.ones((10, 2), np.float32), np.zeros(10, np.float32)
+    flat = make_problem(DataSet("flat", x, y, x, y, 0), "linear", 2)
+    assert flat.guess() is None
+
+
+def test_a_remark_is_kept_and_shown_by_report_page_and_terminal(tmp_path):
+    run = learnt(make_problem(load("digits"), "mlp", 5), 1e-3)
+    place = run.save(tmp_path / "kept")
+    (found,) = RunFolder.open(place).read().runs
+    assert found.remark == run.remark == found.summary()["remark"] != ""
+    (said,) = remarks([found])
+    assert said.startswith(
+        f"'{run.label}' compares badly with guessing (1 of 1 seeds): with seed 0"
+    )
+    assert said in html.unescape(write_report(place).read_text())
+    assert said in make_source(place, cluster=False).state()["swings"]

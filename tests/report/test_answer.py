@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from folkman.record.run import Run
+from folkman.record.run import COLUMNS, Run
 from folkman.record.terms import TERMS
 from folkman.record.tuned import sides_of
 from folkman.record.verdict import remarks, swings
@@ -159,6 +159,21 @@ def test_what_does_not_learn_is_told_first_and_sets_no_target():
     assert [cost.label for cost in found.paid] == ["good"]
 
 
+def noted(runs):
+    """Return what stands calmly after the table of results."""
+    for each in runs:
+        each.rows = [dict.fromkeys(COLUMNS, nan) | row for row in each.rows]
+    return unescape(results_table(runs, "algorithm").partition('<ul class="noted"')[2])
+
+
+def test_a_run_that_only_guesses_is_told_before_the_answer():
+    """Its loss still falls, so it finished: what it is worth is no side note."""
+    low = run("low", 0, [2.4, 2.35])
+    low.remark = "it ended at training loss 2.35"
+    page = unescape(headline([low], {}))
+    assert page.index("'low' compares badly with guessing (1 of 1 seeds)") < page.index("verdict")
+
+
 def test_a_loss_that_ends_far_above_its_lowest_is_told_once_as_the_terminal_tells_it():
     steady, unsteady = run("steady", 0, [2.0, 1.0, 0.9]), run("swings", 0, [2.0, 0.5, 1.9])
     others = [run("swings", seed, [2.0, 1.0, 0.9]) for seed in (1, 2)]
@@ -166,7 +181,9 @@ def test_a_loss_that_ends_far_above_its_lowest_is_told_once_as_the_terminal_tell
     (line,) = swings([steady, unsteady, *others])
 
     assert line.startswith("'swings' swings (1 of 3 seeds): with seed 0 the training loss had been")
-    assert line in unescape(headline([steady, unsteady, *others], {}))
+    found = [steady, unsteady, *others]
+    assert line in noted(found)
+    assert "wrong" not in headline(found, {})
     assert not swings([run("a", 0, [2.0, 0.5, 0.9])])  # within the factor of `record.verdict`
 
 
@@ -181,7 +198,8 @@ def test_pairs_that_never_heard_each_other_are_told_as_the_terminal_tells_them()
         "'radio' has unheard pairs (1 of 2 seeds): with seed 0 the nodes of 4 of"
     )
     assert "lower threshold_db" in line
-    assert line in unescape(headline([dead, alive], {}))
+    assert line in noted([dead, alive])
+    assert "wrong" not in headline([dead, alive], {})
     assert not remarks([alive])
 
 

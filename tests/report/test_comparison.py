@@ -108,6 +108,7 @@ def test_more_is_better_where_it_is():
     found = compare_arms(arms(a=[0.1, 0.2], b=[0.8, 0.9]), ["train_loss", "kappa"])
 
     assert found.references == {"train_loss": "a", "kappa": "b"}
+    assert "paired by seed, from the best of each column: 'a'; 'b'" in render(found)
 
 
 def test_a_diverged_run_cannot_win_and_is_shown_as_such():

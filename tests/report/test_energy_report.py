@@ -5,8 +5,8 @@ from math import isnan, nan
 from folkman.record.folder import RunFolder
 from folkman.record.run import ENERGY_COLUMNS, Run
 from folkman.report.comparison import compare_arms
-from folkman.report.run_page import curves_section
-from folkman.report.screen import result_lines
+from folkman.report.run_page import curves_section, results_table
+from folkman.report.screen import explained, result_lines
 from folkman.report.sheets import render
 from folkman.report.tables import final_rows
 
@@ -55,3 +55,12 @@ def test_rows_of_earlier_versions_are_shown_without_joules():
     assert "energy" not in curves_section(runs).body
     cell = compare_arms({"ours": {0: runs[0]}}, ["train_loss"], at=("energy_j", 5.0))
     assert isnan(cell.cells["ours", "train_loss"].mean)
+
+
+def test_joules_of_links_without_a_radio_are_explained_where_they_are_shown():
+    """Such a message takes no time, and yet it is charged: by its bits."""
+    runs = [Run("a", "Free links", 0, rows(78.9), "finished")]
+    assert "free links are charged by their bits" in " ".join(explained(runs, 80))
+    page = results_table(runs, "algorithm")
+    tooltip = page[page.index('title="') : page.index(">joules<")]
+    assert "bits / energy.link_bits_per_s" in tooltip

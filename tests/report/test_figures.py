@@ -5,7 +5,7 @@ import pytest
 from matplotlib.text import Annotation
 
 from folkman.record.run import Run
-from folkman.report.figures import draw_curves, draw_labels, save
+from folkman.report.figures import draw_curves, draw_labels, finish, new_figure, save
 from folkman.report.html import drawing
 from folkman.report.screen import result_lines
 from folkman.report.statistics import interval
@@ -90,6 +90,21 @@ def test_names_stand_at_the_ends_of_their_curves_and_clear_of_each_other():
     assert heights["a"] < heights["b"] < heights["c"]
     assert heights["b"] - heights["a"] >= 0.08
     assert texts["c"].xy[1] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("label", "set_"),
+    [
+        ("mean disagreement ||v_i - w||", r"mean disagreement $\Vert{}v_i-w\Vert$"),
+        ("distance from the optimum ||w - w*||", r"distance from the optimum $\Vert{}w-w^*\Vert$"),
+        ("bits on air", "bits on air"),
+    ],
+)
+def test_norms_are_set_as_mathematics(label, set_):
+    figure, axes = new_figure(4.6, 3.2)
+    finish(axes, "slots", label)
+    figure.draw_without_rendering()  # mathtext reads it
+    assert axes.get_ylabel() == set_
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -10,12 +10,13 @@ from matplotlib.text import Annotation, Text
 from scipy import stats
 
 import folkman as fm
-from folkman.record.run import Run
+from folkman.record.run import METRICS, Run
 from folkman.record.settings import settings_of_folders
 from folkman.record.table import arms_of
 from folkman.report.chosen import Asked
+from folkman.report.figures import finish, fit_labels, new_figure, typeset
 from folkman.report.plot import draw_plot, plot_folders
-from folkman.report.style import STYLES
+from folkman.report.style import STYLES, dressed
 from tests.made_sweep import make_sweep
 from tests.shell import folkman
 
@@ -112,6 +113,27 @@ def test_names_do_not_overlap_in_any_style(sweep, style, facet):
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     wide = figure.get_window_extent()
     assert all(box.x1 <= wide.x1 + 1 and box.x0 >= 0 for box in boxes)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_no_upright_label_is_longer_than_its_figure_is_high(style):
+    longest = sorted(METRICS.values(), key=len)[-2:]
+    for told in [f"{longest[1]} at the end", longest[0], METRICS["test_accuracy"]]:
+
+        def draw(words=told):
+            figure, axes = new_figure(4.6, 3.2)
+            finish(axes, "slots of T seconds", words, "a title")
+            fit_labels(figure)
+            return figure
+
+        figure = dressed(STYLES[style], draw)
+        figure.draw_without_rendering()
+        label = figure.axes[0].yaxis.label
+        box = label.get_window_extent()
+        assert box.y0 >= 0, told
+        assert box.y1 <= figure.bbox.height, told
+        assert label.get_text().count("\n") < 3
+        assert " ".join(label.get_text().split()) == typeset(told)
 
 
 @pytest.mark.parametrize("style", ["ieee", "slides"])

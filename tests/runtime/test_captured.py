@@ -11,7 +11,7 @@ import time
 import pytest
 from hosts import Cluster, task
 
-from folkman.runtime.captured import _COLOUR, _ZENOH
+from folkman.runtime.captured import _COLOUR, _ZENOH, level_of
 from shell import folkman
 
 PRINTS = """
@@ -61,6 +61,20 @@ def test_what_is_printed_becomes_events_and_the_rest_is_as_it_was():
     for part in ("UserWarning: of Python", "ZeroDivisionError", "no UTF-8, and no end of line"):
         assert part in texts
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "level"),
+    [
+        ("WARN", "Scouting delay elapsed before start conditions are met.", "info"),
+        ("WARN", "Gossip is disabled: cannot de-duplicate data traversing region gateways", "info"),
+        ("WARN", "received corrupt message", "warning"),
+        ("ERROR", "Gossip is disabled: it broke", "error"),
+        ("TRACE", "a word", "debug"),
+    ],
+)
+def test_what_zenoh_warns_of_at_every_start_is_no_fault(word, text, level):
+    assert level_of(word, text) == level
 
 
 @pytest.mark.process
@@ -146,7 +160,8 @@ def test_the_log_of_a_real_node_of_zenoh_is_json_when_zenoh_complains(tmp_path, 
                 stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 4)
                 time.sleep(0.2)
         log = nodes.homes[0] / "node.log"
-        nodes.until(lambda: '"event": "zenoh"' in log.read_text(), "zenoh's warning", 20)
+        warning = '"level": "warning", "event": "zenoh"'
+        nodes.until(lambda: warning in log.read_text(), "zenoh's warning", 20)
         os.kill(nodes.processes[0].pid, signal.SIGUSR1)
         faults = nodes.homes[0] / "faults.txt"
         nodes.until(lambda: "Thread 0x" in faults.read_text(), "where every thread is", 20)
@@ -156,8 +171,10 @@ def test_the_log_of_a_real_node_of_zenoh_is_json_when_zenoh_complains(tmp_path, 
     finally:
         nodes.close()
     lines = [json.loads(line) for line in log.read_text().splitlines()]  # every single one
-    (warned, *_) = [line for line in lines if line["event"] == "zenoh"]
-    assert warned["level"] == "warning"
-    assert warned["reason"].startswith("zenoh")
+    warned = [
+        line for line in lines if line["event"] == "zenoh" and line["level"] in ("warning", "error")
+    ]
+    assert warned  # of the stranger, and of nothing that every start brings
+    assert all(line["reason"].startswith("zenoh_link") for line in warned), warned
     (died,) = [line for line in lines if line["event"] == "died before"]
     assert "Fatal Python error: Aborted" in died["text"]

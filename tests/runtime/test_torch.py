@@ -62,6 +62,44 @@ def test_a_guest_learns_what_ours_learns(twins):
     assert runs[1].last("train_loss") == pytest.approx(runs[0].last("train_loss"), rel=1e-5)
 
 
+def test_a_guest_knows_what_a_constant_answer_is_worth_as_ours_does(twins):
+    ours, theirs = (each.guess() for each in twins)
+    assert theirs is not None
+    assert theirs.loss == pytest.approx(ours.loss, rel=1e-5)
+    assert theirs.accuracy == pytest.approx(ours.accuracy)
+    assert theirs.tested == ours.tested
+
+
+def test_a_guest_for_numbers_is_held_against_their_mean():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)).astype(np.float32), rng.normal(5, 1, 60).astype(np.float32)
+    parts = [(torch.from_numpy(x[i::3]), torch.from_numpy(y[i::3, None])) for i in range(3)]
+
+    def half_square(scores, y):
+        return 0.5 * ((scores - y) ** 2)[:, 0]
+
+    problem = guest.problem(torch.nn.Linear(3, 1, bias=False), half_square, parts, hits=None)
+    found = problem.guess()
+    assert found is not None
+    assert found.loss == pytest.approx(0.5 * y.var(), rel=1e-5)
+    assert np.isnan(found.accuracy)
+    run = simulate(problem, snapshot(3), async_sharing(0.1), slots=60)
+    assert run.verdict == "not learning"
+    assert "always predicting the mean gives" in run.reason
+
+
+def test_a_loss_that_takes_no_constant_answer_ends_no_run():
+    """Its own idea of labels and scores is none of ours."""
+    parts = [(torch.ones(4, 3), torch.tensor([0, 1, 0, 1])) for _ in range(2)]
+
+    def margins(scores, y):
+        return torch.nn.functional.softplus(-(2.0 * y - 1) * scores[:, 0])
+
+    problem = guest.problem(torch.nn.Linear(3, 1), margins, parts, hits=None)
+    assert problem.guess() is None
+    assert simulate(problem, snapshot(3), async_sharing(0.1), slots=4).status == "finished"
+
+
 def test_a_guest_lives_on_a_node(twins):
     ours, theirs = twins
     nodes = [

@@ -61,7 +61,7 @@ BIBTEX = r"""@inproceedings{a2cid2,
 class PairedState(NamedTuple):
     """What a node remembers."""
 
-    own: MeetingState  # of AD-PSGD, with x_i
+    own: MeetingState  # state of AD-PSGD, with x_i
     second: Array  # (d,) x~_i
     mixing: Array  # (2,) the part of x~_i - x_i that a slot moves, and a~
 

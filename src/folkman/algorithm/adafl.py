@@ -58,12 +58,12 @@ class AdaFLServer(NamedTuple):
 
     params: Array  # (d,) w
     best: Array  # (d,) w of the least loss so far
-    best_loss: Array  # ()
-    tau: Array  # ()
+    best_loss: Array  # () that least loss
+    tau: Array  # () local steps of a round, tau
     phase: Array  # () 0 within the budget, 1 last round, 2 its evaluation, 3 over
     arrived: Array  # (node,) bool: uploads of this round
     answers: Array  # (node,) bool: who is to receive the new model
-    rounds: Array  # ()
+    rounds: Array  # () rounds so far
     slots: Array  # () slots so far
     since: Array  # () slots when the round began
 
@@ -76,7 +76,7 @@ class Measured(NamedTuple):
     delta: Array  # () how far the nodes' gradients are apart
     c: Array  # () slots of a local step
     b: Array  # () slots of a round beyond its local steps
-    budget: Array  # () R
+    budget: Array  # () slots of the whole run, R
 
 
 def divergence(
@@ -94,7 +94,8 @@ def best_tau(
     tau: Array,  # local steps of the round before
     tau_max: int,  # most local steps of a round
     step: Number,
-    phi: Number,  # control parameter phi of G
+    # phi of the bound G: a larger one lets divergence weigh more, so that rounds get shorter
+    phi: Number,
     run: Measured,  # what the server has measured
 ) -> Array:
     """Return the next tau."""
@@ -116,7 +117,7 @@ def adafl(
     phi: Number = 5e-5,  # control parameter phi of G
     tau_max: int = 100,  # most local steps of a round
     horizon: int | None = None,  # slots of the run, given by `folkman run`
-    # where a node estimates smoothness: at the end of a round, or of the last gradient
+    # gradient that smoothness is estimated from: one more in a round, or the last of the one before
     estimate: Literal["end", "last_gradient"] = "end",
     descent: Descent = Descent(),  # noqa: B008 - immutable
 ) -> Algorithm:

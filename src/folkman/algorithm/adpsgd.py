@@ -95,9 +95,10 @@ class KeptAnswers(NamedTuple):
 
     model: Array  # (kept, d) f_j
     partner: Array  # (kept,) whom it answered; -1 for nobody
-    number: Array  # (kept,) of the meeting
-    edition: Array  # (kept,) of the message in which it went out first: the order of the answers
-    sendings: Array  # (kept,) of the answer so far
+    number: Array  # (kept,) number of the meeting
+    # (kept,) edition of the message in which it went out first: the order of the answers
+    edition: Array
+    sendings: Array  # (kept,) how often the answer was sent so far
 
 
 class MeetingState(NamedTuple):
@@ -108,9 +109,10 @@ class MeetingState(NamedTuple):
     move: Array  # (d,) the step that waits for the meeting; (0,) without `wait`
     node: Array  # () i: even nodes are active
     partner: Array  # () whom it proposes to, or answers; -1 for nobody yet
-    number: Array  # () of the meeting; negative: its answer is kept no more
-    sendings: Array  # () what the message says of them
-    edition: Array  # () of the message: another one for every proposal, answer and repetition
+    number: Array  # () number of the meeting; negative: its answer is kept no more
+    sendings: Array  # () how often it was sent, as the message says
+    # () edition of the message: another one for every proposal, answer and repetition
+    edition: Array
     sent: Array  # () edition that went on the air last
     waiting: Array  # () bool, active: for the answer
     waited: Array  # () slots on the air of the proposal and its repetitions

@@ -97,12 +97,12 @@ class SharingState(NamedTuple):
 
     params: Array  # (d,) w_i
     updates: Array  # () updates done
-    num_nodes: Array  # () I
-    memory: DelayMemory  # of gradients and points, for a delay policy
-    work: Work | None  # None where no policy asks for it
-    own: OwnMemory | None = None  # None where no own past is looked at
-    pace: Pace | None = None  # None unless the own part is centred
-    network: NetworkPace | None = None  # None without momentum of the network
+    num_nodes: Array  # () number of nodes, I
+    memory: DelayMemory  # gradients and points that a delay policy looks at
+    work: Work | None  # the gradient in work; None where no policy asks for it
+    own: OwnMemory | None = None  # own past parameters; None where no part of them is used
+    pace: Pace | None = None  # mean own movement; None unless the own part is centred
+    network: NetworkPace | None = None  # direction of the network; None without its momentum
 
     @property
     def kept(self) -> Kept:

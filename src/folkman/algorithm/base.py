@@ -66,9 +66,9 @@ class Assumption(Enum):
 class Place(NamedTuple):
     """Who a node is, told once at its start."""
 
-    node: Int[Array, ""]  # its number
-    num_nodes: int  # I
-    key: Array  # of its own draws at the start
+    node: Int[Array, ""]  # number of the node, from 0
+    num_nodes: int  # number of nodes, I
+    key: Array  # JAX random key of the node's own draws at the start
 
 
 @partial(
@@ -88,10 +88,11 @@ class Inbox:
     row: Int[Array, " nbr"]  # row of the held payload of each neighbour
     weight: Float[Array, " nbr"]  # alpha_j, or the mixing weight w_ij
     own_weight: Float[Array, ""]  # alpha_i, or w_ii
-    heard: Bool[Array, " nbr"]  # did a new one arrive since the last slot?
+    heard: Bool[Array, " nbr"]  # whether a new one arrived since the last slot
     age: Int[Array, " nbr"]  # slots since the payload was formed
     finite: Bool[Array, " nbr"]  # False where the payload was not finite, and is zeros here
-    coming: Bool[Array, " nbr"] | None = None  # on its way, where the carrier can tell
+    # whether a new one is on its way, where the carrier can tell
+    coming: Bool[Array, " nbr"] | None = None
 
     def mix(self, weights: Float[Array, " nbr"] | None = None) -> Float[Array, " message"]:
         """Return sum_j weights_j x_j over the held payloads x_j; None: the inbox's own weights."""
@@ -136,7 +137,8 @@ class Price(NamedTuple):
     """What a message costs on the air, where it is not its entries at the price of a parameter."""
 
     bits: Prices  # (d, bits of a parameter) -> bits of each form of a message
-    copy_bits: Prices | None = None  # of what one receiver needs of it, sent to each; None: all
+    # (d, bits of a parameter) -> bits of what each receiver alone needs of it; None: of all
+    copy_bits: Prices | None = None
     form: Callable[[State], Array] = _first_form  # which of the forms the message has now
 
 
@@ -152,11 +154,12 @@ class Declares(NamedTuple):
     """
 
     assumes: frozenset[Assumption] = frozenset()  # what a network or a fault must not break
-    needs: Callable[[int], int] | None = None  # of this many nodes, how many must stay
-    price: Price | None = None  # None: every entry of the message at the price of a parameter
-    differences: bool = False  # are the first d entries of a message a difference of models?
+    needs: Callable[[int], int] | None = None  # number of nodes -> how many of them must stay
+    # what a message costs; None: every entry at the price of a parameter
+    price: Price | None = None
+    differences: bool = False  # whether the first d entries of a message are a difference of models
     exact: bool = False  # it ends at the optimum where nodes differ, if all take part
-    biased: bool = False  # where nodes differ, its distance to the optimum stays with small steps
+    biased: bool = False  # its distance to the optimum stays with small steps, where nodes differ
     # its aggregate is the sum by data share of what it holds, and copies enter in no other way:
     # they may travel as sums (`Network.message`)
     sums: bool = False
@@ -185,12 +188,15 @@ class Algorithm:
     name: str
     init: Callable[[Array, Place], State]  # (w(0), place) -> the first state
     point: Callable[[State, Inbox], Array]  # (state, inbox) -> where the gradient is taken
-    update: Callable[[State, Inbox, Array, Array, Array], State]  # (state, inbox, loss, grad, key)
+    # (state, inbox, loss, grad, key) -> state, once a gradient is taken
+    update: Callable[[State, Inbox, Array, Array, Array], State]
     message: Callable[[State], Array]  # state -> what is sent
-    # its alpha-weighted sum over nodes is the network's model; where it `declares` evenly, the mean
+    # state -> the node's parameters; their alpha-weighted sum over nodes is the network's model, or
+    # their mean where it `declares` evenly
     params: Callable[[State], Array]
     receive: Callable[[State, Inbox], State] = _keep  # (state, inbox) -> state, before the gradient
-    model: Callable[[State, Inbox], Array] | None = None  # what it would deploy; None: its params
+    # (state, inbox) -> the model that the node would deploy; None: its params
+    model: Callable[[State, Inbox], Array] | None = None
     # how messages reach others
     travel: Travel = Broadcast()  # noqa: RUF009 - immutable
     # what it needs of a network, and what it promises

@@ -57,7 +57,7 @@ BIBTEX = r"""@inproceedings{compcga,
 class CompressedState(NamedTuple):
     """What a node remembers."""
 
-    plain: RoundState  # of CGA
+    plain: RoundState  # state of CGA
     error: Array  # (link, d) e of each neighbour, or (1, d) of the own gradient
 
 

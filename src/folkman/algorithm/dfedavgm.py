@@ -68,10 +68,10 @@ def round_at_random(
 def dfedavgm(
     step: Number = 0.1,
     local_steps: int = 5,
-    momentum: Number = 0.9,  # theta, of local steps
+    momentum: Number = 0.9,  # theta, momentum of local steps
     # whether models or differences are averaged
     exchange: Literal["models", "differences"] = "models",
-    bits: int = 0,  # bits of an entry of a difference, b
+    bits: int = 0,  # bits of an entry of a difference, b; 0: not rounded
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable

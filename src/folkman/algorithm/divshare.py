@@ -67,7 +67,7 @@ class FragmentState(NamedTuple):
     came: Array  # (node, d) what came of each other since the last step
     fresh: Array  # (node, F) bool: which fragments of it
     seen: Array  # (node,) step of the newest message of each
-    node: Array  # () i
+    node: Array  # () number of the node, i
     updates: Array  # () gradients done
 
 

@@ -56,7 +56,7 @@ class UpdateState(NamedTuple):
     params: Array  # (d,) x_i
     waiting: Array  # (d,) Delta_i: updates since the last message was formed
     outgoing: Array  # (d,) the message that is formed
-    number: Array  # () of that message
+    number: Array  # () number of that message
     sent: Array  # () number of the last one that went on the air
     seen: Array  # (node,) number of the newest message of each
     used: Array  # () messages used in this window

@@ -61,7 +61,7 @@ class FedAPServer(NamedTuple):
     """What the server remembers."""
 
     params: Array  # (d,) w^k
-    rounds: Array  # () k
+    rounds: Array  # () rounds so far, k
     arrived: Array  # (node,) bool: uploads of this round
     chosen: Array  # (node,) bool: who may upload in this round
     answers: Array  # (node,) bool: who is to receive the new model

@@ -52,13 +52,13 @@ class FedAsyncServer(NamedTuple):
     """What the server remembers."""
 
     params: Array  # (d,) x
-    rounds: Array  # () t
+    rounds: Array  # () moves of the server so far, t
     answers: Array  # (node,) bool: who has uploaded and is to be answered
 
 
 def staleness_factor(
     kind: Staleness,  # how the factor falls with age
-    slope: float,  # of the fall
+    slope: float,  # how fast it falls
     hinge: Number,  # age until which it does not fall
 ) -> Callable[[Array], Array]:
     """Return s(u)."""
@@ -75,7 +75,8 @@ def fedasync(
     step: Number = 0.1,
     mixing: Number = 0.6,  # share of the new model in the server's, before its age counts
     staleness: Staleness = "polynomial",  # how the share falls with age
-    slope: float | None = None,  # of the fall; None: 0.5, and 10 for the hinge
+    # how fast the share falls with age; None: 0.5, and 10 for the hinge
+    slope: float | None = None,
     hinge: Number = 4.0,  # age until which the share does not fall
     rho: float = 0.005,  # weight of the pull of local steps towards the server's model
     local_steps: int = 1,

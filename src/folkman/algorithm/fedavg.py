@@ -60,14 +60,14 @@ class FedAvgServer(NamedTuple):
     """What the server remembers."""
 
     params: Array  # (d,) w^k
-    moments: Array  # (moment, d) of the server's step
+    moments: Array  # (moment, d) moments of the server's step
 
 
 @method
 def fedavg(
     step: Number = 0.1,
     local_steps: int = 1,
-    # of local steps; it begins anew in every round
+    # optimiser of local steps; it begins anew in every round
     optimizer: Literal["sgd", "momentum", "adam"] = "sgd",
     decay: Decay = Decay(),  # noqa: B008 - immutable
     rule: Rule = Rule(),  # noqa: B008 - immutable

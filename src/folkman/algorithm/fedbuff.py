@@ -57,7 +57,8 @@ class FedBuffServer(NamedTuple):
 @method
 def fedbuff(
     step: Number = 0.1,
-    buffer_size: int | None = None,  # differences that move the server, K; None: at most 10
+    # differences that move the server, K; None: half the nodes, at most 10
+    buffer_size: int | None = None,
     server_step: float = 1.0,
     exponent: float = 0.5,  # power by which a difference counts less with its age
     local_steps: int = 1,

@@ -63,9 +63,9 @@ class Root(NamedTuple):
     """What the root remembers."""
 
     params: Array  # (d,) w
-    arrived: Array  # (cell,) bool
-    fresh: Array  # () bool
-    rounds: Array  # ()
+    arrived: Array  # (cell,) bool: whose average has come
+    fresh: Array  # () bool: is there a new model for the stations?
+    rounds: Array  # () averages of all cells so far
 
 
 @method

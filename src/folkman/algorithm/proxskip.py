@@ -44,7 +44,7 @@ BIBTEX = r"""@misc{proxskip,
 def tosses(
     seed: int,
     chance: float,  # chance of a gossip step, p
-    number: Array,  # of the round, from 0
+    number: Array,  # number of the round, from 0
 ) -> Array:
     """Return how many tosses it takes in a round until one succeeds: at least 1."""
     drawn = jax.random.uniform(

@@ -59,7 +59,7 @@ class Table(NamedTuple):
     def entered(
         self,
         node: Array,
-        gradient: Array,  # (d,)
+        gradient: Array,  # the gradient that came (d,)
         enters: Array,  # () bool: whether it does
     ) -> "Table":
         """Return the table after a gradient of a node has entered, if it does."""
@@ -74,8 +74,8 @@ class RingleaderServer(NamedTuple):
 
     params: Array  # (d,) x
     rounds: Array  # () moves so far
-    now: Table  # of this round
-    after: Table  # of the next
+    now: Table  # gradients of this round
+    after: Table  # gradients of the next round
     due: Array  # (node,) bool: who has yet to have its move; nobody while the server collects
     answers: Array  # (node,) bool: who has uploaded and is to be answered
 

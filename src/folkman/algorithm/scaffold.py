@@ -72,7 +72,7 @@ class ScaffoldServer(NamedTuple):
 def scaffold(
     step: Number = 0.1,
     local_steps: int = 1,
-    server_step: float = 1.0,  # eta_g, of the server along the mean difference
+    server_step: float = 1.0,  # eta_g, step of the server along the mean difference
     sampling: Sampling = EVERYONE,
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable

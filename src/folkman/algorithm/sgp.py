@@ -79,14 +79,16 @@ class PushState(NamedTuple):
 @method
 def sgp(
     step: Number = 0.1,
-    mode: Literal["lockstep", "asynchronous"] = "lockstep",  # rounds, or own beats
-    least_weight: Number = 0.1,  # y_i never falls below it
+    # lockstep: in rounds; asynchronous: each node on its own beat
+    mode: Literal["lockstep", "asynchronous"] = "lockstep",
+    least_weight: Number = 0.1,  # below it y_i never falls, in the mode asynchronous
     # what a receiver keeps: the sum of all, or one for each neighbour
     sums: Literal["total", "neighbour"] = "total",
     graph: Graph = Graph("ring"),  # noqa: B008 - immutable
     decay: Decay = Decay(),  # noqa: B008 - immutable
     descent: Descent = Descent(),  # noqa: B008 - immutable
-    pushes: Literal["by_age", "whole"] = "by_age",  # how much of its mass a node gives away
+    # part of its mass that a node gives away: less where copies are old, or always the whole
+    pushes: Literal["by_age", "whole"] = "by_age",
 ) -> Algorithm:
     """Build stochastic gradient push.
 

@@ -67,11 +67,12 @@ class Server(NamedTuple):
     offers: Callable[[State], Array]  # state -> to whom it wants to send now, (node,)
     message: Callable[[State], Array]  # state -> what it sends
     params: Callable[[State], Array]  # state -> its model (d,)
-    rounds: Callable[[State], Array]  # aggregations so far
+    rounds: Callable[[State], Array]  # state -> aggregations so far
     # versions behind of each upload that arrives, where those of one slot are taken one by one;
     # None: aggregations since the model was formed that it began from
     late: Callable[[State, "Inbox"], Array] | None = None
-    price: "Price | None" = None  # None: every entry of the message at the price of a parameter
+    # what a message costs; None: every entry at the price of a parameter
+    price: "Price | None" = None
 
 
 def _yes(state: State) -> Array:
@@ -99,6 +100,11 @@ class Travel:
     def servers(self) -> tuple[Server, ...]:
         """Return the sides of the method that compute no gradient, the nearest to a node first."""
         return ()
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return False
 
     def computes(self, state: State) -> Array:
         """Tell whether the node wants a gradient in this slot."""
@@ -141,7 +147,12 @@ class Broadcast(Travel):
     has_news: Callable[[State], Array] | None = None
     # state -> state when the message goes on the air; None: the same
     notes: Callable[[State], State] | None = None
-    rests: Callable[[State], Array] = _no  # does the node wait with its next gradient?
+    rests: Callable[[State], Array] = _no  # state -> whether the node waits with its next gradient
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return self.rests is not _no
 
     def computes(self, state: State) -> Array:
         """Tell whether the node wants a gradient in this slot."""
@@ -169,7 +180,13 @@ class Rounds(Travel):
     a_round = "I ({up})"
 
     ready: Callable[[State], Array]  # state -> whether its part of the round is done
-    mixing: Mixing | None = None  # None: everyone hears everyone, weighted by the data shares
+    # weights between peers; None: everyone hears everyone, weighted by the data shares
+    mixing: Mixing | None = None
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return True
 
     def computes(self, state: State) -> Array:
         """Tell whether the node's part of the round is not done yet."""
@@ -211,7 +228,8 @@ class Star(Travel):
 
     server: Server  # the server's side
     ready: Callable[[State], Array]  # state -> whether its part of the round is done
-    uploads: Callable[[State], Array] | None = None  # does who is ready upload? None: yes
+    # state -> whether a node that is ready uploads; None: always
+    uploads: Callable[[State], Array] | None = None
     # (state, inbox) -> whether the gradient in work is dropped
     gives_up: Callable[[State, "Inbox"], Array] = _never
 
@@ -219,6 +237,11 @@ class Star(Travel):
     def servers(self) -> tuple[Server, ...]:
         """Return the server."""
         return (self.server,)
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return True
 
     def computes(self, state: State) -> Array:
         """Tell whether the node has work left."""

@@ -8,6 +8,7 @@ interrupted (resumable). Heavy packages and other folders are imported inside th
 import os
 import sys
 import traceback
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from folkman.builders import Builders
+from folkman.checks import Notice
 from folkman.cli.common import FAULTS, of_own_code, outcome, say
 from folkman.files import keep_programs
 
@@ -175,13 +177,30 @@ def _before_a_command(
     """Take the options that go before a command; the commands are in `COMMANDS`."""
 
 
+def _tell_warnings() -> None:
+    """Let warnings that are meant for a user come as a line, without a place in the source."""
+    show, said = warnings.showwarning, set()
+
+    def told(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if category not in (UserWarning, Notice):
+            show(message, category, *place, **more)
+        elif str(message) not in said:  # data are read anew for every seed
+            said.add(str(message))
+            say(f"warning: {message}")
+
+    warnings.simplefilter("default", Notice)
+    warnings.showwarning = told
+
+
 def main(commands: typer.Typer = app) -> None:
     """Run the commands; an error ends in a sentence and an exit code, never in a traceback."""
     keep_programs()
     # XLA tells its makers of slow compilations; what concerns a user comes as an exception
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        commands()
+        with warnings.catch_warnings():
+            _tell_warnings()
+            commands()
     except BrokenPipeError:  # `folkman ls | head`
         sys.stderr.close()
         sys.exit(0)

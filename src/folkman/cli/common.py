@@ -11,9 +11,9 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer, main_thread
+from threading import Event, Thread, Timer, main_thread
 from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol, TextIO
 
 import typer
@@ -220,11 +220,49 @@ class Update(Protocol):
         ...
 
 
+BEAT_S = 10.0
+"""Seconds after which a line is due where nothing else is said; see `progress`."""
+
+
+class _Beat(Thread):
+    """Says where the work is whenever nothing was said for `BEAT_S`: a pipe has no bar."""
+
+    def __init__(self, total: float, unit: str) -> None:
+        super().__init__(daemon=True)
+        self._whole = f"of {total:.4g} {unit}"
+        self._at = ""
+        self._said_s = time.monotonic()
+        self._ended = Event()
+
+    def note(self, done: float, doing: str, left: str) -> None:
+        """Note where the work is."""
+        self._at = "; ".join(filter(None, (f"{doing}: {done:.4g} {self._whole}", left)))
+
+    def said(self) -> None:
+        """Note that a line was printed."""
+        self._said_s = time.monotonic()
+
+    def run(self) -> None:
+        """Print a line whenever one is due."""
+        while not self._ended.wait(max(0.01, self._said_s + BEAT_S - time.monotonic())):
+            if time.monotonic() >= self._said_s + BEAT_S:
+                say(self._at or "starting: the first time, programs are compiled")
+                self.said()
+
+    def end(self) -> None:
+        """Print no more."""
+        self._ended.set()
+        self.join()
+
+
 @contextmanager
-def progress(total: float, unit: str, done: float = 0.0, *, guess: bool = True) -> Iterator[Update]:
+def progress(
+    total: float, unit: str, done: float = 0.0, *, guess: bool = True, beats: bool = False
+) -> Iterator[Update]:
     """Yield `show(done, doing, line)`: a bar on a terminal, plain lines elsewhere.
 
-    Both show the time left.
+    Both show the time left. With `beats` there is a line every ten seconds where there is no
+    terminal and nothing else was said.
 
     `done` counts units (slots, runs, jobs) from 0 to `total`, and may be a fraction; what an
     earlier call did is given at the start. `doing` stands beside the bar. `line` is printed where
@@ -233,7 +271,8 @@ def progress(total: float, unit: str, done: float = 0.0, *, guess: bool = True) 
     """
     began_s, first = time.monotonic(), done
     bar = _bar(unit) if sys.stderr.isatty() else None
-    with bar or nullcontext():
+    beat = _Beat(total, unit) if beats and bar is None else None
+    with bar or _beating(beat):
         task = bar.add_task("starting", total=total, left="") if bar else None
         if bar and task is not None:
             bar.update(task, completed=done)
@@ -250,14 +289,31 @@ def progress(total: float, unit: str, done: float = 0.0, *, guess: bool = True) 
                 left_s = (time.monotonic() - began_s) * (total - done) / (done - first)
             left = time_left(left_s)
             if bar is None or task is None:
+                if beat is not None:
+                    beat.note(done, doing, left)
                 if line:
                     say("; ".join(filter(None, (line, left))))
+                    if beat is not None:
+                        beat.said()
                 return
             bar.update(task, completed=done, left=left, description=doing)
             if line and urgent:
                 bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
         yield show
+
+
+@contextmanager
+def _beating(beat: _Beat | None) -> Iterator[None]:
+    """Let a beat be heard; None is silent."""
+    if beat is None:
+        yield
+        return
+    beat.start()
+    try:
+        yield
+    finally:
+        beat.end()
 
 
 def _bar(unit: str) -> "Progress":

@@ -39,10 +39,11 @@ def run(
         from folkman.record.run import DIVERGED
 
         prepared = prepare_run(config, settings=settings, out=out, resume=resume, track=track or ())
-        for warning in [*_unfair(prepared, config), *prepared.warnings]:
+        made_by = _made_by(prepared, config, settings or [])
+        for warning in [*_unfair(prepared, made_by), *prepared.warnings]:
             common.say(f"warning: {warning}")
         results = carried_out(prepared, track or [])
-        print_results(results, prepared, quiet=as_json)
+        print_results(results, prepared, made_by, quiet=as_json)
     if as_json:
         common.print_json(
             {
@@ -54,7 +55,16 @@ def run(
         sys.exit(common.DIVERGED)
 
 
-def _unfair(prepared: "PreparedRun", config: Path | None) -> list[str]:
+def _made_by(prepared: "PreparedRun", config: Path | None, settings: list[str]) -> str:
+    """Return what names the configuration in commands: as it was given, else the folder's file."""
+    from folkman.record.tuned import source, source_of_run
+
+    if config is not None:
+        return source(str(config), settings)
+    return source_of_run(prepared.folder.command(), str(prepared.folder.config))
+
+
+def _unfair(prepared: "PreparedRun", made_by: str) -> list[str]:
     """Return what sets the sides apart beside their methods, before anybody waits for them.
 
     Sides share the band by different rules, or their steps were tuned for another setting.
@@ -66,7 +76,7 @@ def _unfair(prepared: "PreparedRun", config: Path | None) -> list[str]:
     states, rules = standings(sides), unlike_rules(sides)
     lines = [rules] if rules else []
     if ELSEWHERE in states.values():
-        lines += [told(states, tune_command(sides, str(config or prepared.folder.config)))]
+        lines += [told(states, tune_command(sides, made_by))]
     return lines
 
 
@@ -75,12 +85,23 @@ def carried_out(prepared: "PreparedRun", track: list[str]) -> "Results":
     from folkman.experiment.run import carry_out_run
 
     advice = f"go on with: folkman run --resume {prepared.folder.root}"
+    if not sys.stderr.isatty():  # a terminal has a bar
+        common.say(_planned(prepared))
     with (
         common.stoppable(advice),
-        common.progress(prepared.slots, "slots", guess=False) as show,
+        common.progress(prepared.slots, "slots", guess=False, beats=True) as show,
     ):
         watch = _shown(show, prepared.slots)
         return carry_out_run(prepared, track=track, watch=watch, command=sys.argv[1:])
+
+
+def _planned(prepared: "PreparedRun") -> str:
+    """Return what is about to run, in a line."""
+    labels, seeds = [part.run.label for part in prepared.first], prepared.config["seeds"]
+    methods = "one method" if len(labels) == 1 else f"{len(labels)} methods"
+    few = "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    each = f"{prepared.first[0].slots} slots each"
+    return f"{methods} ({'; '.join(labels)}) with {few}, {each}, into {prepared.folder.root}"
 
 
 def _shown(show: common.Update, in_all: int) -> "Watch":
@@ -128,8 +149,13 @@ class Pace:
         return self._spent_s / self._slots * slots if self._slots and slots else None
 
 
-def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -> None:
-    """Print the table, what its columns mean, what went wrong, and where things are."""
+def print_results(
+    results: "Results", prepared: "PreparedRun", made_by: str = "", *, quiet: bool
+) -> None:
+    """Print the table, what its columns mean, what went wrong, and where things are.
+
+    `made_by` names the configuration in commands; by default the folder's file does.
+    """
     from folkman.experiment.run import network_lines
     from folkman.record.tuned import searched, sides_of, standings, told, tune_command
     from folkman.record.verdict import complaints, remarks
@@ -141,7 +167,9 @@ def print_results(results: "Results", prepared: "PreparedRun", *, quiet: bool) -
     lines = [f"{title}, objective {prepared.config['objective']}", ""]
     lines += [*result_lines(results, width), "", *explained(results, width), ""]
     sides = sides_of(folder.read_config())
-    note = told(standings(sides), tune_command(sides, str(folder.config)), searched(sides))
+    note = told(
+        standings(sides), tune_command(sides, made_by or str(folder.config)), searched(sides)
+    )
     more = [*network_lines(prepared.first), *air_line(results), ""]
     more += complaints(results) + remarks(results)
     for line in [*more, *([note] if note else [])]:

@@ -30,7 +30,7 @@ Budget = Annotated[
     typer.Option(help="Runs of the search for each method; default what the grid takes."),
 ]
 Seeds = Annotated[
-    str | None, typer.Option(help="Seeds to tune on, none of the file's; default 1000,1001.")
+    str | None, typer.Option(help="Seeds to tune on, none of the file's; default 1000 to 1003.")
 ]
 Score = Annotated[
     str, typer.Option(help="train_loss, test_loss, test_accuracy or optimum_distance, at the end.")

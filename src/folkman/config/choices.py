@@ -44,6 +44,7 @@ class Choice(NamedTuple):
         where = where or self.table
         if not isinstance(raw, dict) or "name" not in raw:
             write = f'write {where}.name = "{raw}"; ' if isinstance(raw, str) else ""
+            write = "add the name; " if isinstance(raw, dict) else write
             raise ConfigError(
                 f"[{where}] must be a table with a name, got {raw!r}; {write}"
                 f"{nearest('', self.builders)}"
@@ -145,6 +146,8 @@ EXPECTED = {
     "tuple_type": "a list, as [0, 1, 2]",
     "list_type": "a list, as [0, 1, 2]",
     "dict_type": "a table",
+    "dataclass_type": "a table",
+    "model_type": "a table",
     "too_short": "at least {min_length} entries",
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "at least {ge:g}",

@@ -191,7 +191,10 @@ def resolve(raw: Table, *, try_builders: bool = True) -> Comparison:
         raw = {**raw, "energy": read_energy(raw["energy"])}
     algorithms = tables["algorithm"]
     if not isinstance(algorithms, (list, tuple)) or not algorithms:
-        raise ConfigError(f"[[algorithm]] must be one table or more, got {algorithms!r}")
+        raise ConfigError(
+            f"[[algorithm]] must be one table or more, got {algorithms!r}; write [[algorithm]] in "
+            'two brackets above each, and name = "fedavg" below it'
+        )
     sides = _algorithms(algorithms, resolved)
     try:
         comparison = Comparison(**{**raw, **resolved, "algorithm": sides})

@@ -7,29 +7,33 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from folkman.checks import require
+from folkman.checks import notice, require
 from folkman.config.choices import ConfigError
 from folkman.config.plugins import anchored
 from folkman.record.json_file import Json, Table, quoted
 
 __all__ = ["DEFAULT", "TUNED", "dump", "gather", "literal", "override", "parse_value", "put"]
-__all__ += ["read", "refuse_beside_resume"]
+__all__ += ["read", "refuse_beside_resume", "with_data_files"]
 
 DEFAULT: Json = tomllib.loads(Path(__file__).with_name("default.toml").read_text(encoding="utf-8"))
 """What `folkman run` does when told nothing."""
 TUNED: Json = DEFAULT.pop("tuned")
 """The table [tuned] that a search wrote for the algorithms of DEFAULT."""
 
+DATA_FILES = ("path", "folder")
+"""Keys of [data] that name a file or a folder of the user's own."""
+
 
 def read(path: str | Path, *, warn: bool = True) -> Json:
-    """Read a TOML file, or say where it is wrong; own code that it names is looked up beside it.
+    """Read a TOML file, or say where it is wrong; own code and data are looked up beside it.
 
     With `warn`, code from outside the file's folder is named on standard error.
     """
     try:
         # some editors begin a file with a mark of UTF-8, which nobody sees
         raw = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-        return anchored(raw, Path(path).resolve().parent, warn=warn)
+        here = Path(path).resolve().parent
+        return with_data_files(anchored(raw, here, warn=warn), here, warn=warn)
     except FileNotFoundError:
         raise ConfigError(
             f"expected a configuration file, there is no {path}; check the path"
@@ -75,8 +79,40 @@ def gather(
         )
     raw = {} if config is None else config if isinstance(config, Mapping) else read(config)
     if isinstance(settings, Mapping):
-        return anchored(put(raw, settings), Path.cwd())
+        return with_data_files(anchored(put(raw, settings), Path.cwd()), Path.cwd())
     return override(raw, settings or ())
+
+
+def with_data_files(value: Any, here: Path, key: str = "", *, warn: bool = True) -> Any:
+    """Return tables with the files of their [data] by absolute paths, looked up from `here`.
+
+    Earlier versions looked from the working directory alone. What is there and not here stays as it
+    is written; with `warn` a notice says so.
+    """
+    if isinstance(value, Mapping):
+        within = f"{key}." if key == "data" else ""
+        return {
+            name: with_data_files(item, here, f"{within}{name}", warn=warn)
+            for name, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [with_data_files(item, here, key, warn=warn) for item in value]
+    named = key in {f"data.{each}" for each in DATA_FILES} and isinstance(value, str) and value
+    return _data_file(value, here, warn=warn) if named else value
+
+
+def _data_file(value: str, here: Path, *, warn: bool) -> str:
+    """Return one file by its absolute path, or as it is written where only that one is there."""
+    path = Path(value).expanduser()
+    beside = (here / path).resolve()
+    if beside.exists() or not path.exists():
+        return str(beside)
+    if warn:
+        notice(
+            f"there is no {beside}, so {path.resolve()} is read; a path in a configuration is "
+            "looked up beside its file: correct it there, or give it as --set data.path=..."
+        )
+    return value
 
 
 def refuse_beside_resume(*given: object) -> None:
@@ -90,7 +126,7 @@ def override(raw: Table, settings: Sequence[str]) -> Json:
 
     `algorithm.0.step` counts from 0.
 
-    A file of own code in a setting is looked up in the working directory.
+    A file of own code or data in a setting is looked up in the working directory.
     """
     tables: Json = deepcopy(dict(raw))
     for setting in settings:
@@ -99,7 +135,7 @@ def override(raw: Table, settings: Sequence[str]) -> Json:
         if not found or not all(keys):
             raise ConfigError(f"a setting looks like network.gamma=10, got '{setting}'")
         _put(tables, keys, parse_value(text.strip()), setting)
-    return anchored(tables, Path.cwd())
+    return with_data_files(anchored(tables, Path.cwd()), Path.cwd())
 
 
 def put(raw: Table, values: Table) -> Json:
@@ -135,8 +171,9 @@ def _put(tables: Json, keys: list[str], value: object, setting: str) -> None:
         if not isinstance(place, (dict, list)):
             raise ConfigError(f"'{setting}': {'.'.join(keys[: depth + 1])} is not a table")
     if isinstance(place, list):
+        option = "name" if keys[-1].isdigit() else keys[-1]
         raise ConfigError(
-            f"'{setting}': {'.'.join(keys[:-1])} is a list of tables; write algorithm.0.{keys[-1]}"
+            f"'{setting}': {'.'.join(keys[:-1])} is a list of tables; write algorithm.0.{option}"
         )
     if keys[-1] == "name" and len(keys) > 1 and place.get("name") != value:
         place.clear()  # another builder: the options of the old one mean nothing to it

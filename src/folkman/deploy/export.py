@@ -25,7 +25,7 @@ def export(
     out: str | Path | None = None,
     *,
     algorithm: str | None = None,  # label of the method; None: the only one
-    seed: int | None = None,  # of the run; None: the first
+    seed: int | None = None,  # seed of the run; None: the first
     node: int | None = None,  # number of the node; None: the network's model
 ) -> list[Path]:
     """Write the last model of a run as ONNX or for PyTorch; return the files.

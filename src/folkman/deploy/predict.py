@@ -33,10 +33,10 @@ class Predictions:
     """One row for each sample; what a model does not give is None."""
 
     scores: NDArray[np.float32]  # (n, output), before the head
-    classes: NDArray[np.int64] | None = None  # (n,)
-    probabilities: NDArray[np.float32] | None = None  # (n, class)
-    values: NDArray[np.float32] | None = None  # (n,) of a model for numbers
-    right: NDArray[np.bool_] | None = None  # (n,) where labels were given
+    classes: NDArray[np.int64] | None = None  # (n,) the class of each sample
+    probabilities: NDArray[np.float32] | None = None  # (n, class) the probability of each class
+    values: NDArray[np.float32] | None = None  # (n,) the numbers, of a model that predicts them
+    right: NDArray[np.bool_] | None = None  # (n,) whether each is right, where labels were given
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -27,7 +27,7 @@ class ComputeTimes(NamedTuple):
 
     # slots of a gradient in the mean, one number or one for each node
     mean: float | tuple[float, ...]
-    law: ComputeLaw = "geometric"  # of the draws
+    law: ComputeLaw = "geometric"  # law of the draws: geometric, or uniform from 1 to 2 mean - 1
 
     def per_node(self, num_nodes: int) -> "ComputeTimes":
         """Return the same with a mean for each node, checked."""

@@ -27,6 +27,11 @@ class Presence(Protocol):
         ...
 
     @property
+    def all_there(self) -> bool:
+        """Tell whether all nodes are there in all slots."""
+        ...
+
+    @property
     def leaves_for_good(self) -> bool:
         """Tell whether some node never comes back."""
         ...
@@ -68,6 +73,7 @@ class Asleep:
 
     away: tuple[tuple[int, int, int], ...] = ()
     crash: tuple[tuple[int, int, int | None], ...] = ()
+    all_there = False
     leaves_for_good = False
     starts_anew = False
 

@@ -38,7 +38,7 @@ def reference(
     *,
     seed: int = 0,
     faults: Presence = NO_FAULTS,
-    packing: Packing = NONE,  # of the messages
+    packing: Packing = NONE,  # how messages are packed
     carry: Literal["copies", "sums"] = "copies",  # whether copies or sums travel
 ) -> FinalParameters:
     """Run `algorithm` on `problem` along `timeline`, always in float64.

@@ -28,11 +28,21 @@ from folkman.engine.metrics import Totals, network_model, row_of
 from folkman.engine.places import placed
 from folkman.engine.presence import Presence
 from folkman.engine.programs import compiled
-from folkman.engine.slot import Carry, begin, clear, finish, first
+from folkman.engine.slot import (
+    Carry,
+    begin,
+    clear,
+    finish,
+    finishes,
+    first,
+    seldom_learns,
+    take_gradients,
+)
 from folkman.engine.travel import medium_of
 from folkman.engine.travel.medium import Events, Medium
 from folkman.faults import NO_FAULTS
 from folkman.problem.learnable import Learnable, check_learnable
+from folkman.problem.sampling import Turns
 from folkman.radio.delivery import Network, check_horizon, let_pass
 from folkman.radio.trace import Timeline
 from folkman.record.run import DIVERGED, FINISHED, HIGHER_IS_BETTER, Run
@@ -376,7 +386,7 @@ def one_slot(
     """Return the carry one slot later, and the slot's row of the timeline."""
     stamps = medium_of(algorithm, network).stamps(carry.medium)
     carry, point, keys = begin(problem, network, algorithm, compute, faults, carry)
-    gradients = problem.gradients(point, keys)
+    gradients = take_gradients(problem, algorithm, compute, faults, carry, point, keys)
     carry, (finished, event) = finish(problem, network, algorithm, faults, carry, gradients)
     return carry, (stamps, finished, event)
 
@@ -424,7 +434,22 @@ def _scan(
 
 
 _first = compiled(fixed=(3,))(first)
-_begin = compiled(fixed=(3, 4), donated=5)(begin)  # a carry is written over the one before
+
+
+@compiled(fixed=(3, 4), donated=5)  # a carry is written over the one before
+def _begin(
+    problem: Learnable,
+    network: Network,
+    algorithm: Algorithm,
+    compute: Compute,
+    faults: Presence,
+    carry: Carry,
+) -> tuple[Carry, Array, Array | Turns, Array]:
+    """Begin a slot; also tell whether any node finishes a gradient in it."""
+    carry, point, keys = begin(problem, network, algorithm, compute, faults, carry)
+    return carry, point, keys, jnp.any(finishes(problem, faults, carry))
+
+
 _finish = compiled(fixed=(3,), donated=4)(finish)
 
 
@@ -440,12 +465,16 @@ def _advance_in_python(
 ) -> tuple[Carry, Stretch | None]:
     """Run `length` slots one by one, with the gradients outside the compiled parts."""
     medium = medium_of(algorithm, network)
+    seldom = seldom_learns(algorithm, compute)
     rows = []
     carry = jax.tree.map(jnp.copy, carry)  # the caller keeps its own
     for _ in range(length):
         stamps = jnp.copy(medium.stamps(carry.medium)) if keep else None
-        carry, point, keys = _begin(problem, network, algorithm, compute, faults, carry)
-        gradients = problem.gradients(point, keys)
+        carry, point, keys, used = _begin(problem, network, algorithm, compute, faults, carry)
+        if seldom and not used:
+            gradients = jnp.zeros_like(point[:, 0]), jnp.zeros_like(point)
+        else:
+            gradients = problem.gradients(point, keys)
         carry, (finished, event) = _finish(problem, network, algorithm, faults, carry, gradients)
         if keep:
             rows.append((stamps, finished, event))

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from folkman.algorithm.base import Algorithm, Inbox, State
 from folkman.engine.compute_times import Compute, slots_of_gradients, takes_longer
@@ -27,7 +27,18 @@ from folkman.problem.objective import emphasis_of, emphasised
 from folkman.problem.sampling import Turns, batch_keys
 from folkman.radio.delivery import Network
 
-__all__ = ["Carry", "Late", "Tally", "begin", "clear", "finish", "first"]
+__all__ = [
+    "Carry",
+    "Late",
+    "Tally",
+    "begin",
+    "clear",
+    "finish",
+    "finishes",
+    "first",
+    "seldom_learns",
+    "take_gradients",
+]
 
 
 class Late(NamedTuple):
@@ -161,6 +172,37 @@ def begin(
     return carry._replace(states=states, left=left), point, keys
 
 
+def seldom_learns(algorithm: Algorithm, compute: Compute) -> bool:
+    """Tell whether a run may have slots in which no node finishes a gradient."""
+    return algorithm.travel.may_wait or takes_longer(compute)
+
+
+def finishes(problem: Learnable, faults: Presence, carry: Carry) -> Bool[Array, " node"]:
+    """Tell, after `begin`, which nodes finish a gradient in this slot."""
+    return (carry.left == 1) & faults.present(problem.num_nodes, carry.slot)
+
+
+def take_gradients(
+    problem: Learnable,
+    algorithm: Algorithm,
+    compute: Compute,
+    faults: Presence,
+    carry: Carry,
+    point: Array,
+    keys: Array | Turns,
+) -> tuple[Array, Array]:
+    """Return each node's loss (node,) and gradient (node, d); zeros in a slot that uses none."""
+    if not seldom_learns(algorithm, compute):
+        return problem.gradients(point, keys)
+
+    def nothing(point: Array, keys: Array | Turns) -> tuple[Array, Array]:
+        like = jax.eval_shape(problem.gradients, point, keys)
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+
+    used = jnp.any(finishes(problem, faults, carry))
+    return lax.cond(used, problem.gradients, nothing, point, keys)
+
+
 def finish(
     problem: Learnable,
     network: Network,
@@ -174,7 +216,7 @@ def finish(
     inbox, axes = medium.inboxes(carry.medium, problem, carry.slot)
     busy = (carry.left > 0) & faults.present(problem.num_nodes, carry.slot)
     left = jnp.where(busy, carry.left - 1, carry.left)
-    finished = busy & (left == 0)
+    finished = finishes(problem, faults, carry)
     emphasis = emphasis_of(problem) if algorithm.declares.evenly else None
     losses, grads = emphasised(gradients, emphasis)
     own_key, delay_key, packing_key = make_keys(
@@ -184,7 +226,9 @@ def finish(
     updated = jax.vmap(algorithm.update, (0, axes, 0, 0, 0))(
         carry.states, inbox, losses, grads, keys
     )
-    states = _where(finished, updated, carry.states)
+    # a state may hold much, such as a node's past: to choose between two costs a pass over it
+    everyone = faults.all_there and _all_learn(algorithm, carry)
+    states = updated if everyone else _where(finished, updated, carry.states)
     key = jax.random.fold_in(delay_key, carry.slot)
     steps = carry.steps + finished
     senders = Senders(packing_key, steps)
@@ -209,6 +253,11 @@ def finish(
         tally=tally,
     )
     return carry, (finished, events)
+
+
+def _all_learn(algorithm: Algorithm, carry: Carry) -> bool:
+    """Tell whether every node that is there finishes a gradient in every slot."""
+    return not algorithm.travel.may_wait and carry.point.shape[1] == 0
 
 
 def _where(mask: Array, new: State, old: State) -> State:

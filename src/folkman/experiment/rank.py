@@ -29,7 +29,7 @@ from folkman.experiment.engines import Crew, Engine, engine_for
 from folkman.experiment.parts import check, parts
 from folkman.experiment.plan import Axes, Plan, plan
 from folkman.experiment.sweep import crew_for
-from folkman.experiment.tunable import Over
+from folkman.experiment.tunable import Over, tuning_seeds
 from folkman.experiment.tune import (
     PreparedTuning,
     one_setting,
@@ -51,6 +51,8 @@ from folkman.theory.floors import MODEL, Parts, floor_of
 __all__ = ["PreparedRanking", "Ranked", "carry_out_ranking", "prepare_ranking", "rank"]
 
 FIRST_SEED, SEEDS = 2000, 10
+TUNED_ON = 2
+"""Seeds of the search: fewer than of `folkman tune`, since ten others judge every method here."""
 """The seeds to judge on by default: a tuning is on 1000 and 1001."""
 RECORDS = 100
 """Records of a judged run: at equal bits one is judged by its last record within them."""
@@ -87,9 +89,10 @@ class Ranked(NamedTuple):
     score: str
     seeds: tuple[int, ...]
     tuned: Tuned  # what the search found
-    rankings: tuple[Ranking, ...]  # at equal time first
+    # tables of ranks: at equal time, then at equal bits, gradients and others
+    rankings: tuple[Ranking, ...]
     left_out: Mapping[str, str]  # method -> why it is not ranked
-    floor: TimeFloor | None = None  # on quadratics alone
+    floor: TimeFloor | None = None  # least time of any method, on quadratics alone; else None
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and a row of text for each method."""
@@ -144,10 +147,11 @@ def prepare_ranking(  # noqa: PLR0913 - what may be asked for, by name
         len(tables) > 1, f"a ranking needs two methods at least, {len(tables)} fit{_why(left_out)}"
     )
     whole = {**raw, "seeds": list(fresh), "algorithm": tables}
-    name = resolve(whole, try_builders=False).name
+    comparison = resolve(whole, try_builders=False)
+    name, seeds = comparison.name, tuning_seeds(comparison, seeds, TUNED_ON)
     root = Path(out) if out is not None else Path("ranks") / dated(name)
     asked: Json = {"methods": list(methods), "over": _listed(over), "judged": list(fresh)}
-    asked |= {"budget": budget, "seeds": None if seeds is None else list(seeds), "score": score}
+    asked |= {"budget": budget, "seeds": list(seeds), "score": score}
     known = {key: value for key, value in asked.items() if value is not None}
     missing = [each for each in (root, *root.parents) if not each.exists()]
     definition = dump({**raw, "rank": known})

@@ -76,6 +76,8 @@ def _resumed(root: Path) -> PreparedSweep:
     """Open a sweep folder to go on with."""
     folder = SweepFolder.open(root)
     raw = read(folder.definition, warn=False)
+    asked = f"expected what was asked for in {folder.definition}, it is empty; restore the file"
+    require(bool(raw), asked)
     require("paper" not in raw, f"{root} is a reproduction; go on with: {folder.again()}")
     require("rank" not in raw, f"{root} is a ranking; go on with: {folder.again()}")
     require("tune" not in raw, f"{root} is a tuning; go on with: {folder.again()}")

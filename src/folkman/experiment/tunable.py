@@ -20,7 +20,9 @@ __all__ += ["table_at", "tuning_seeds"]
 
 FIRST_SEED = 1000
 """The first seed to tune on where none are given; those that are judged on are left out."""
-SEEDS = 2
+SEEDS = 4
+"""Seeds to tune on. A seed is a placement, and the best of many settings on two placements may be
+the best by chance: docs/tuning.md has what was measured."""
 
 Over: TypeAlias = Sequence[str] | Mapping[str, Sequence[float] | None]
 """What to tune: "step" or "step=0.1,1", or values by option, None for the usual ones."""
@@ -154,12 +156,14 @@ def table_at(comparison: Comparison, method: Method, point: Setting) -> Json:
     return {**comparison.algorithm[method.number], **dict(zip(names, point, strict=True))}
 
 
-def tuning_seeds(comparison: Comparison, seeds: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the seeds to tune on; refuse those that the comparison is judged on."""
+def tuning_seeds(
+    comparison: Comparison, seeds: Sequence[int] | None, number: int = SEEDS
+) -> tuple[int, ...]:
+    """Return the seeds to tune on, else `number` of them; refuse those that are judged on."""
     judged = set(comparison.seeds)
     if seeds is None:
         free = (seed for seed in range(FIRST_SEED, 2**32) if seed not in judged)
-        return tuple(next(free) for _ in range(SEEDS))
+        return tuple(next(free) for _ in range(number))
     own = tuple(seeds)
     sound = all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in own)
     require(

@@ -148,7 +148,9 @@ def _target(out: str | Path | None, config: str | Path | Table | None, name: str
     wanted = "--out names the configuration to write, NAME.toml"
     require(target.suffix == ".toml", f"{wanted}; got {target}")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
+        raise FileNotFoundError(
+            f"there is no folder {target.parent} to write {target.name} into; make it first"
+        )
     itself = given and target.resolve() == Path(config).resolve()
     require(not itself, f"{target} is the configuration itself; choose another --out")
     if target.exists() and not (target.is_file() and _was_tuned(target)):

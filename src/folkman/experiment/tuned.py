@@ -59,6 +59,11 @@ class Tuned(NamedTuple):
             for name in each.at_edge:
                 last = f"{name} {shown(each.options[name])} is the last value that was tried"
                 found.append(f"{each.label}: {last}; a larger --budget goes on")
+        places = "one placement" if len(self.seeds) == 1 else f"{len(self.seeds)} placements"
+        found.append(
+            f"the best of a search on {places}: expect less on others; `folkman run` judges it on "
+            "the seeds of the file"
+        )
         return found
 
     def __str__(self) -> str:

@@ -97,12 +97,13 @@ class Packing(NamedTuple):
     """A packing: its name and its numbers. Build one by the function of its name."""
 
     name: str = "none"
-    bits: int | None = None  # none: the price of an entry, None as computed; qsgd: of a level
-    fraction: float = 1.0  # of the entries that top_k and rand_k send
-    norm: Norm = "max"  # what scales qsgd
-    feedback: bool = False  # is what was left out remembered and sent later?
-    servers: bool = True  # do servers pack what they send?
-    rounding: Rounding = "nearest"  # of float16 and bfloat16
+    # bits of an entry: with none its price (None: as computed), else of a level
+    bits: int | None = None
+    fraction: float = 1.0  # share of the entries that top_k and rand_k send
+    norm: Norm = "max"  # norm that scales the levels of qsgd: max, or two
+    feedback: bool = False  # whether what was left out is remembered and sent later
+    servers: bool = True  # whether servers pack what they send
+    rounding: Rounding = "nearest"  # how float16 and bfloat16 round: to the nearest, or at random
     largest: float = 0.0  # L, of fixed: what exceeds it is cut off
 
     @property

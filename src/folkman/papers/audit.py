@@ -8,7 +8,7 @@ and of its readings each claim (`folkman.papers.verdicts`).
 
 Draws from `confirmatory` of claims.toml on were seen by nobody who wrote the claims' readings; what
 they decide is confirmatory, and they are never pooled with earlier ones. Draws from `ranks` on
-belong to a second plan: where a test has enough of them it has no others.
+belong to later plans: where a test has enough draws of one it has no others.
 
 What more iterations change is told by `reconsider`, reading by reading, from the draws that both
 sets of runs have.
@@ -23,7 +23,7 @@ from folkman.checks import pick, require
 from folkman.experiment.plan import settle
 from folkman.papers import deciders, measures
 from folkman.papers.deciders import Leaf
-from folkman.papers.paper import Found, Paper
+from folkman.papers.paper import Found, Paper, later_plans
 from folkman.papers.results import QUARTER, Reproduction, at, select
 from folkman.papers.verdicts import (
     NOT_RUN,
@@ -103,7 +103,7 @@ def _chosen(results: Reproduction, table: Table, *, beyond: bool) -> tuple[Repro
     figures = set(results.paper.beyond if beyond else results.paper.figures)
     first = table.get("first_draw", {}).get(results.size, 0)
     runs = [f for f in results.runs if set(f.figures) & figures and f.seed >= first]
-    since, ranks = table.get("confirmatory", inf), table.get("ranks", inf)
+    since, ranks = table.get("confirmatory", inf), min(later_plans(table), default=inf)
     fresh = [f for f in runs if since <= f.seed < ranks]
     old = [f for f in runs if f.seed < min(since, ranks)]
     newest = [f for f in runs if f.seed >= ranks]
@@ -118,7 +118,7 @@ def _asked(results: Reproduction, table: Table, claim: Table) -> list[Asked]:
         listed = [*table["readings"][claim["readings"]]["list"], *listed]
     target = table.get("targets", {}).get(claim.get("metric"))
     ask = {**claim, "target": target, "part": 0.0 if results.smoothed else QUARTER}
-    ask["ranks"] = table.get("ranks", inf)
+    ask["ranks"] = later_plans(table)
     return [
         _measure(results, ask, settle(reading, levels), variant)
         for variant in _variants(paper, claim, results.size)

@@ -17,9 +17,9 @@ the reading is open. The statistics are those of `folkman.papers.evidence`, the 
 
 With targets the time to reach them is compared, and who never comes there is later.
 
-Draws from `ranks` of claims.toml on are tested by their ranks, where there are enough, and older
-ones are then left out: no test has draws of both kinds. A last value that decides nothing does not
-open what their median decides.
+`ranks` of claims.toml has the first draw of each later plan. The draws of the newest plan that has
+enough decide, by their ranks, and all others are left out: no test has draws of two plans. A last
+value that decides nothing does not open what their median decides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -229,11 +229,18 @@ def reach(runs: Sequence[Found], axis: str) -> float:
 SIGNS = {"lower": -1, "higher": 1, "similar": 0}
 
 
-def deciding(seeds: Sequence[int], ranks: float) -> tuple[list[int], bool]:
-    """Return the draws that decide, and whether by ranks: the new ones if there are enough."""
-    new = [seed for seed in seeds if seed >= ranks]
-    enough = len(new) >= FEWEST_FOR_RANKS
-    return (new if enough else [seed for seed in seeds if seed < ranks]), enough
+def deciding(seeds: Sequence[int], ranks: Sequence[int]) -> tuple[list[int], bool]:
+    """Return the draws that decide, and whether by ranks: of the newest plan with enough."""
+    for first, end in newest_first(ranks):
+        new = [seed for seed in seeds if first <= seed < end]
+        if len(new) >= FEWEST_FOR_RANKS:
+            return new, True
+    return [seed for seed in seeds if seed < min(ranks, default=inf)], False
+
+
+def newest_first(ranks: Sequence[int]) -> list[tuple[int, float]]:
+    """Return the first draw of each plan and the first that is no more of it, newest plan first."""
+    return [*zip(ranks, (*ranks[1:], inf), strict=False)][::-1]
 
 
 def leaves_of(
@@ -247,7 +254,7 @@ def leaves_of(
     found = []
     for level, (ours, other) in pairs.items():
         left, right = by_seed(ours), by_seed(other)
-        seeds, new = deciding(sorted(left.keys() & right.keys()), ask.get("ranks", inf))
+        seeds, new = deciding(sorted(left.keys() & right.keys()), ask.get("ranks", ()))
         if targets is not None:
             times = [
                 tuple(first_reach(side[seed].run, targets.get(seed, nan)) for side in (left, right))
@@ -291,15 +298,13 @@ def _sooner(level: str, sign: int, times: Sequence[tuple[float, float]], new: bo
     return Leaf(level, sign, spread, spread, MARGIN, says + (FRESH if new else ""), ranked=new)
 
 
-def oftener(level: str, ours: Sequence[Found], other: Sequence[Found], ranks: float = inf) -> Leaf:
+def oftener(
+    level: str, ours: Sequence[Found], other: Sequence[Found], ranks: Sequence[int] = ()
+) -> Leaf:
     """Compare how many runs of each side are thrown back; draws need not be the same."""
-    sides = [ours, other]
-    new = [[found for found in side if found.seed >= ranks] for side in sides]
-    fresh = min(map(len, new)) >= FEWEST_FOR_RANKS
-    old = [[found for found in side if found.seed < ranks] for side in sides]
+    sides, fresh = _of_one_plan([ours, other], ranks)
     counts = [
-        (sum(thrown_back(f.run.column("train_loss")) for f in side), len(side))
-        for side in (new if fresh else old)
+        (sum(thrown_back(f.run.column("train_loss")) for f in side), len(side)) for side in sides
     ]
     (k, n), (k_other, n_other) = counts
     if not (n and n_other):
@@ -308,6 +313,21 @@ def oftener(level: str, ours: Sequence[Found], other: Sequence[Found], ranks: fl
     spread = Spread(min(n, n_other), k / n - k_other / n_other, nan, nan, nan, fisher(*counts))
     says = f"{k} of {n} runs thrown back, {k_other} of {n_other}" + (FRESH if fresh else "")
     return Leaf(level, 1, spread, spread, 0.0, says, ranked=fresh)
+
+
+def _of_one_plan(
+    sides: Sequence[Sequence[Found]], ranks: Sequence[int]
+) -> tuple[list[list[Found]], bool]:
+    """Return the runs of the newest plan of which all sides have enough, and whether there is one.
+
+    Without one the older runs.
+    """
+    for first, end in newest_first(ranks):
+        new = [[found for found in side if first <= found.seed < end] for side in sides]
+        if min(map(len, new)) >= FEWEST_FOR_RANKS:
+            return new, True
+    since = min(ranks, default=inf)
+    return [[found for found in side if found.seed < since] for side in sides], False
 
 
 def _say(spread: Spread, metric: str, axis: str, wheres: Sequence[float], margin: float) -> str:
@@ -345,7 +365,7 @@ def explained(
     groups: Mapping[str, Sequence[Found]],
     level: str = "",
     part: float = QUARTER,
-    ranks: float = inf,
+    ranks: Sequence[int] = (),
 ) -> Leaf:
     """Decide "because": how much of the gain log(other/ours) a control has which lacks the cause.
 

@@ -69,7 +69,7 @@ VARIANT_NEEDS |= _keys("slots record_every", int)
 VARIANT = VARIANT_NEEDS | _keys("partition", dict) | _keys("seeds parameters", int)
 VARIANT |= _keys("slot_s", int, float)
 CLAIMS = _keys("claim", list) | _keys("readings first_draw targets", dict)
-CLAIMS |= _keys("confirmatory ranks", int)
+CLAIMS |= _keys("confirmatory", int) | _keys("ranks", int, list)
 CARD = _keys("title lead", str) | _keys("reading column row words", list)
 
 PAIRED = ("name", "ours", "other")
@@ -109,6 +109,12 @@ class Formula(NamedTuple):
     counted: bool = False  # a number of rounds: right within one
     bound: bool = False  # O(.): less is as good
     truth: bool = False  # yes or no, told by the share of slots spent computing
+
+
+def later_plans(claims: Table) -> tuple[int, ...]:
+    """Return the first draw of each plan whose draws are tested by their ranks."""
+    starts = claims.get("ranks", [])
+    return tuple(starts) if isinstance(starts, list) else (starts,)
 
 
 def _no_facts(facts: Table, comparison: Comparison) -> Json:
@@ -194,6 +200,12 @@ class Paper:
         there = (self.folder / f"{name}.toml").is_file()
         require(there, f"{self.name} has no {name}.toml: there is nothing to judge")
         table = self._read(name, CLAIMS, ("claim",))
+        starts = later_plans(table)
+        require(
+            all(isinstance(start, int) for start in starts) and [*starts] == sorted({*starts}),
+            f"{self.folder / name}.toml: ranks has the first draw of each later plan, a whole "
+            f"number or a rising list of them, got {table.get('ranks')}",
+        )
         figures = self.beyond if beyond else (*self.figures, *self.measured)
         for claim in table["claim"]:
             called = claim.get("name", "?") if isinstance(claim, dict) else claim
@@ -216,9 +228,9 @@ class Paper:
 
     @property
     def newest_draws(self) -> float:
-        """Return from which draw on a second plan judges; infinite if there is none."""
+        """Return from which draw on later plans judge; infinite if there is none."""
         there = (self.folder / "claims.toml").is_file()
-        return self.claims().get("ranks", inf) if there else inf
+        return min(later_plans(self.claims()), default=inf) if there else inf
 
     def card(self) -> Json:
         """Return what the card of the paper says in words, checked."""

@@ -59,7 +59,7 @@ class DataSet(NamedTuple):
     y_train: NDArray  # int32 labels, or float32 targets
     x_test: NDArray
     y_test: NDArray
-    num_classes: int  # 0: regression
+    num_classes: int  # number of classes; 0: numbers are predicted
     group: NDArray[np.int64] | None = None  # the node each training sample was made for
     optimum: NDArray[np.float64] | None = None  # minimiser of the pooled training loss
 
@@ -466,6 +466,10 @@ def _samples(
     arrays: Mapping[str, NDArray], origin: str, x_key: str, y_key: str, regression: bool
 ) -> tuple[NDArray[np.float32], NDArray]:
     x, y = arrays[x_key], arrays[y_key]
+    require(
+        len(x.shape[:1]) == 0 or x.size > 0,
+        f"{origin}: expected samples in {x_key}, got {x.shape}, which holds none; add some",
+    )
     require(
         x.ndim >= 2 and x.shape[:1] == y.shape[:1] and x.size > 0 and y.size > 0,
         f"{origin}: expected {x_key} (sample, feature, ...) and {y_key} (sample, ...) of one "

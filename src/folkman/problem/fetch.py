@@ -97,6 +97,7 @@ def fetch(
     """
     spec = pick(SPECS, name) if spec is None else spec
     place = Path(folder)
+    was_there = place.exists()
     place.mkdir(parents=True, exist_ok=True)
     cache = place / f"{name}.npz"
     if "folder" in sources and _cache_state(cache, spec) == "":
@@ -115,10 +116,12 @@ def fetch(
             except (
                 Exception
             ) as error:  # damage has many faces, and each must lead to the next source
-                failures.append(f"  {source}: {type(error).__name__}: {error}")
+                failures.append(f"  {source}: {_told(error)}")
                 continue
         _write_cache(cache, arrays)
         return cache
+    if not was_there:
+        place.rmdir()
     raise DataUnavailableError(
         f"expected one of {len(sources)} sources to give {name}, all failed:\n"
         + "\n".join(failures)
@@ -126,6 +129,13 @@ def fetch(
         f"Put {' '.join(ARCHIVES[name])} into {place} by hand and run `folkman data fetch {name}` "
         "again, or make one of these sources reachable."
     )
+
+
+def _told(error: Exception) -> str:
+    """Return why a source gave nothing; a missing file needs no name of an exception."""
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"there is no {error.filename}"
+    return f"{type(error).__name__}: {error}"
 
 
 def status(

@@ -26,9 +26,10 @@ class Field:
     """Cells of equally many nodes, each with equally many samples of one data set."""
 
     data: DataSet
-    first: Problem  # of the first cell: model, first parameters, test data
+    # problem of the first cell, with the model, first parameters and test data of all
+    first: Problem
     num_cells: int
-    samples: int  # a node
+    samples: int  # samples of each node
     seed: int
 
     @property

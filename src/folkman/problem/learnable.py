@@ -103,7 +103,8 @@ class Learnable(Protocol):
     def gradients(
         self,
         v: Float[Array, "node d"],
-        keys: Any,  # an Array, unless the problem itself asks for `Turns`
+        # JAX random keys of the mini-batches, one for each node; or the `Turns` that it asks for
+        keys: Any,
     ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d) at the points v (node, d).
 

@@ -328,7 +328,7 @@ def cnn(
     sample: tuple[int, ...],
     classes: int,
     *,
-    precision: Precision = "float32",  # of the arithmetic; parameters are float32
+    precision: Precision = "float32",  # precision of the arithmetic; parameters are float32
 ) -> Model:
     """Build the paper's nine-layer CNN.
 
@@ -361,11 +361,12 @@ def check_targets(data: "DataSet", model: Model) -> None:
         "curvatures": y.shape == data.x_train.shape and np.issubdtype(y.dtype, np.floating),
     }[kind]
     if not fits:
-        came = (
-            f"{data.num_classes} classes"
-            if data.num_classes
-            else f"{y.dtype} targets of shape {y.shape[1:] or '()'}"
-        )
+        of_shape = f" of shape {y.shape[1:]}" if y.shape[1:] else ""
+        came = f"numbers ({y.dtype}){of_shape}"
+        if data.num_classes:
+            came = f"{data.num_classes} classes"
+        if data.num_classes == 1:
+            came = "one class, of which nothing can be learned"
         raise ValueError(
             f"this model's loss expects {kind} as targets, '{data.name}' has {came}; "
             "labels go with softmax, mlp, cnn, conv1d, gru, logistic and svm, numbers with linear, "

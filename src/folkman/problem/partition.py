@@ -230,7 +230,7 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
 
 def split(
     kind: str,  # name of a partition, one of `PARTITIONS`
-    labels: Labels,  # of all training samples
+    labels: Labels,  # labels of all training samples
     nodes: int,
     *,
     group: Labels | None = None,  # the node or device that each sample was made for

@@ -38,6 +38,7 @@ from folkman.problem.sampling import SAMPLINGS, Sampling, Turns, draw
 from folkman.problem.ways import APART, FROM_PYTHON, JOINED, Way
 
 if TYPE_CHECKING:
+    from folkman.problem.guessing import Guess
     from folkman.problem.kernels import Kernel
 
 __all__ = ["Problem", "make_problem"]
@@ -76,19 +77,19 @@ class Problem:
     Passes through `jax.jit` as an argument.
     """
 
-    x: Array  # (node, sample, *feature), padded
-    y: Array  # (node, sample, ...), padded
-    count: Int[Array, " node"]  # samples that are real
-    share: Float[Array, " node"]  # alpha_i
+    x: Array  # training samples of each node (node, sample, *feature), padded
+    y: Array  # their labels or targets (node, sample, ...), padded
+    count: Int[Array, " node"]  # samples of each node that are real, and no padding
+    share: Float[Array, " node"]  # share of each node in the loss, alpha_i
     node: Int[Array, " node"]  # identity of each node: it keys the mini-batches
-    initial: Float[Array, " d"]  # common w(0)
-    x_test: Array  # (sample, *feature)
+    initial: Float[Array, " d"]  # first parameters of all nodes, w(0)
+    x_test: Array  # test samples (sample, *feature)
     y_test: Array
-    optimum: Float[Array, " d"] | None  # where known
+    optimum: Float[Array, " d"] | None  # parameters of least loss, where they are known
     name: str
     model: Model
     l2: float
-    batch: int | None  # samples a gradient; None is all of them
+    batch: int | None  # samples of a gradient; None: all of the node's
     objective: Objective = "samples"
     sampling: Sampling = "replacement"  # how mini-batches are drawn
     emphasis: Float[Array, " node"] | None = None  # I alpha_i; None: all nodes count alike
@@ -96,8 +97,9 @@ class Problem:
     local_weights: Float[Array, "node test"] | None = None
     # what a model of these data is built from; follows from x and y, and decides nothing itself
     sample: tuple[int, ...] = field(default=(), compare=False)  # shape of a sample, as it came
-    classes: int = field(default=0, compare=False)  # 0: regression
-    way: Way | None = field(default=None, compare=False)  # None: the default of model and machine
+    classes: int = field(default=0, compare=False)  # number of classes; 0: numbers are predicted
+    # how gradients of all nodes are taken; None: the default of model and machine
+    way: Way | None = field(default=None, compare=False)
 
     @property
     def num_nodes(self) -> int:
@@ -173,7 +175,7 @@ class Problem:
     def gradients(
         self,
         v: Float[Array, "node d"],
-        keys: Array | Turns,  # of the mini-batches, one for each node
+        keys: Array | Turns,  # JAX random keys of the mini-batches, one for each node
     ) -> tuple[Float[Array, " node"], Float[Array, "node d"]]:
         """Return F_i(v_i) (node,) and grad F_i(v_i) (node, d).
 
@@ -220,6 +222,18 @@ class Problem:
         distance = nan if self.optimum is None else jnp.linalg.norm(w - self.optimum)
         penalty = _penalty(self, w)
         return Evaluation(train_loss + penalty, test_loss + penalty, accuracy, distance)
+
+    def guess(self) -> "Guess | None":
+        """Return what the best constant answer is worth; None where there is none."""
+        from folkman.problem.guessing import best_constant  # here: a device node never asks
+
+        samples = np.asarray(self.count)
+        real = np.arange(self.x.shape[1])[None] < samples[:, None]
+        weight = np.broadcast_to(
+            (np.asarray(self.share, np.float64) / samples)[:, None], real.shape
+        )
+        y, tested = np.asarray(self.y)[real], np.asarray(self.y_test)
+        return best_constant(self.model.head, y, weight[real], tested)
 
     def local_accuracies(self, v: Float[Array, "node d"]) -> Float[Array, " node"]:
         """Return the accuracy of v_i on test data with the label mixture of node i.

@@ -197,8 +197,8 @@ def conv1d(
     sample: tuple[int, ...],
     classes: int,
     *,
-    channels: tuple[int, ...] = (16, 32),  # of each layer
-    width: int = 5,  # of the kernels, in steps of time
+    channels: tuple[int, ...] = (16, 32),  # channels of each layer
+    width: int = 5,  # width of the kernels, in steps of time
     pool: int = 2,  # steps of time of which each layer keeps the largest
 ) -> Model:
     """Build convolutions over time for samples (time, channels).

@@ -28,7 +28,7 @@ class Air(NamedTuple):
 
     nodes: Waypoint  # where nodes are, and where they go
     interferers: Points  # (band, point), nearest to the centre first
-    link: Float[Array, "rx tx"]  # d^-a
+    link: Float[Array, "rx tx"]  # path gain d^-a of each link
     interferer: Float[Array, "rx band near"]  # d^-a of the nearest, which fade; 0 for padding
     # sum of d^-a of all the others, which are taken at their mean
     background: Float[Array, "rx band"]
@@ -59,7 +59,7 @@ def place(network: "RadioNetwork", num_nodes: int, key: Array) -> Air:
 def look(
     network: "RadioNetwork",
     nodes: Waypoint,
-    interferers: Points,  # of each band, nearest to the centre first
+    interferers: Points,  # interferers of each band, nearest to the centre first
     slot: Array,
 ) -> Air:
     """Return the path gains of positions."""

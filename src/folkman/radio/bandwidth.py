@@ -36,7 +36,7 @@ class Certificate(NamedTuple):
     over_budget: Float[Array, ""]  # max(sum B_i - B, 0) / B
     negative: Float[Array, ""]  # max(-B_i, 0) / B, largest
     unscheduled: Float[Array, ""]  # |B_i| / B summed over nodes that may not send
-    # (max - min) of B_i R_i / t*: stationarity with nu = 0 wants equal rates
+    # B_i R_i / t*, largest less least: with nu = 0 stationarity wants 0
     rate_spread: Float[Array, ""]
     rate_slackness: Float[Array, ""]  # max_i mu_i (B_i R_i - min B R) / t*
     budget_slackness: Float[Array, ""]  # |B - sum B_i| / B, since lambda > 0
@@ -44,7 +44,7 @@ class Certificate(NamedTuple):
     stationarity: Float[Array, ""]
     duality_gap: Float[Array, ""]  # max(1 - min B R / t*, 0)
     bandwidth_price: Float[Array, ""]  # lambda, bit/s per Hz; 0 if nobody is scheduled
-    rate_price: Float[Array, " tx"]  # mu_i
+    rate_price: Float[Array, " tx"]  # price of each rate, mu_i
 
     def worst(self) -> Float[Array, ""]:
         """Return the largest residual."""

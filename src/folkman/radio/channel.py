@@ -44,7 +44,7 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of threefry2x32
 
 
 def path_gain(
-    distance_m: ArrayLike,  # between sender and receiver, in metres
+    distance_m: ArrayLike,  # distance of sender and receiver, in metres
     exponent: ArrayLike = 4.0,
 ) -> Float[Array, "..."]:
     """Return d^-a, distances below 1 m counting as 1 m."""
@@ -53,7 +53,7 @@ def path_gain(
 
 
 def rayleigh_gain(
-    shape: tuple[int, ...],  # of the table of gains
+    shape: tuple[int, ...],  # shape of the table of gains
     key: PRNGKeyArray,
     *,
     dtype: DTypeLike = jnp.float32,
@@ -130,7 +130,7 @@ def link_gain(
 
 def interferer_gain(
     rx_m: Float[Array, "rx 2"],
-    interferers: Points,  # in each band, padded
+    interferers: Points,  # interferers in each band, padded
     exponent: ArrayLike = 4.0,
 ) -> Float[Array, "rx band interferer"]:
     """Return path gains d_jx^-a, 0 for padding."""

@@ -419,7 +419,7 @@ def snapshot(
 
 
 def iid(
-    gamma: int = 5,  # largest age that is drawn
+    gamma: int = 5,  # ages are drawn from 0 to gamma - 1, and a round takes 1 to gamma slots
     bits_per_parameter: int | None = None,
 ) -> DelayNetwork:
     """Build the i.i.d. law: each pair's age is drawn anew in every slot, transfers take no time."""

@@ -46,8 +46,9 @@ Kind = TypeVar("Kind", bound=type)
 class Airtime(NamedTuple):
     """How long the radios of the nodes were in use within one slot, in slots."""
 
-    transmit: Float[Array, " node"]  # of each node
-    receive: Float[Array, " node"]  # several messages at once are received by one radio
+    transmit: Float[Array, " node"]  # part of the slot that each node sends
+    # part of the slot that each node receives; several messages at once count once
+    receive: Float[Array, " node"]
 
 
 class Delivery(NamedTuple):
@@ -57,8 +58,9 @@ class Delivery(NamedTuple):
     """
 
     held: Int[Array, "rx tx"]  # tau(t+1), the stamp of the copy held when slot t+1 begins
-    sends: Bool[Array, " tx"]  # the payload is frozen now, with stamp t+1
-    linked: Bool[Array, "rx tx"]  # a broadcast from tx to rx starts now; a round may repeat one
+    sends: Bool[Array, " tx"]  # whose payload is frozen now, with stamp t+1
+    # where a broadcast from tx to rx starts now; a round may repeat one
+    linked: Bool[Array, "rx tx"]
     # the stamps inside each message that is on the air after this slot, -1 where it has none and
     # for senders not on the air (a sender's own newest stamp may stand on the diagonal); None where
     # every message is one of its sender's `recent` newest payloads
@@ -68,15 +70,16 @@ class Delivery(NamedTuple):
     transfers: Int[Array, " tx"] | None = None
     # receivers of the broadcasts that start now, all of them counted
     copies: Int[Array, " tx"] | None = None
-    airtime: Airtime | None = None  # in slot t; None where the network does not tell (`times_air`)
+    # airtime of slot t; None where the network does not tell (`times_air`)
+    airtime: Airtime | None = None
 
 
 class Transfer(NamedTuple):
     """Between nodes and a server, in one direction, at the end of a slot."""
 
-    started: Bool[Array, " node"]  # the payload is frozen now
-    arrived: Bool[Array, " node"]  # it can be used now
-    lost: Bool[Array, " node"]  # it ended now, in vain
+    started: Bool[Array, " node"]  # whose payload is frozen now
+    arrived: Bool[Array, " node"]  # whose transfer can be used from now on
+    lost: Bool[Array, " node"]  # whose transfer ended now, in vain
     # how much of the slot each node sent (to the server) or listened (to it); None as in `Delivery`
     airtime: Float[Array, " node"] | None = None
     # how much of it the server's radio was on; None: as long as the longest of its nodes

@@ -47,12 +47,11 @@ LEAST_PART = 0.1
 class Durations(NamedTuple):
     """Sums over what has ended so far, in slots."""
 
-    transmission_slots: (
-        Array  # () of Gamma_T: one an epoch, or one a broadcast under the rule `node`
-    )
-    num_transmissions: Array  # ()
-    waiting_slots: Array  # () of Gamma_W over the links scheduled
-    num_waits: Array  # ()
+    # () sum of Gamma_T: one an epoch, or one a broadcast under the rule `node`
+    transmission_slots: Array
+    num_transmissions: Array  # () how many were added
+    waiting_slots: Array  # () sum of Gamma_W over the links scheduled
+    num_waits: Array  # () how many were added
 
 
 class RadioState(NamedTuple):
@@ -63,7 +62,7 @@ class RadioState(NamedTuple):
     held: Int[Array, "rx tx"]  # stamp of the copy held
     linked: Bool[Array, "rx tx"]  # receivers of each node's last broadcast (Y_i, Q_ji)
     left: Int[Array, " tx"]  # slots until its broadcast has arrived, 0 if not on the air
-    stamp: Int[Array, " tx"]  # of its broadcast
+    stamp: Int[Array, " tx"]  # stamp of its broadcast
     in_use_hz: Float[Array, " tx"]  # B_i on the air
     se_min: Float[Array, " tx"]  # R_i on the air
     unnoted: Bool[Array, " tx"]  # sent in the current period
@@ -76,9 +75,9 @@ class RadioState(NamedTuple):
 class LockstepRadio(NamedTuple):
     """Between peers in lock-step."""
 
-    radio: RadioState  # as between peers on their own beat
+    radio: RadioState  # state of the radio, as between peers on their own beat
     running: Bool[Array, ""]  # is a round on?
-    since: Int[Array, ""]  # its stamp
+    since: Int[Array, ""]  # stamp of the round
     held: Int[Array, "rx tx"]  # what the nodes may use
 
 

@@ -64,8 +64,9 @@ class Offers(NamedTuple):
     """The best that each sender could do."""
 
     value: Float[Array, " tx"]  # the index V_k, 0 where nobody gains
-    slots: Float[Array, " tx"]  # what it takes; its receivers are those with this cost or less
-    origin: Int[Array, " tx"]  # whose payload; of a copy and of a sum the sender itself
+    # slots that it takes; its receivers are those with this cost or less
+    slots: Float[Array, " tx"]
+    origin: Int[Array, " tx"]  # node whose payload it is; of a copy and of a sum the sender itself
 
 
 class Choice(NamedTuple):
@@ -75,7 +76,7 @@ class Choice(NamedTuple):
     sender: Int[Array, ""]
     origin: Int[Array, ""]
     receivers: Bool[Array, " rx"]
-    slots: Float[Array, ""]  # that its message takes
+    slots: Float[Array, ""]  # slots that its message takes
 
 
 def gains(
@@ -176,7 +177,7 @@ def offers(
 
 def over_origins(
     value: Float[Array, "origin tx"],  # index of each message, (origin, tx)
-    slots: Float[Array, "origin tx"],  # that it takes, (origin, tx)
+    slots: Float[Array, "origin tx"],  # slots that it takes, (origin, tx)
 ) -> Offers:
     """Return the best origin of each sender; of equal ones the shortest message."""
     most = jnp.max(value, axis=0)

@@ -47,8 +47,8 @@ class Links(NamedTuple):
     """What a file says of links."""
 
     quantity: str  # gain, gain_db, snr_db or rate_bps
-    values: NDArray[np.float64]  # (time, rx, tx)
-    start_s: NDArray[np.float64]  # (time,) from when on each holds
+    values: NDArray[np.float64]  # values of each link (time, rx, tx)
+    start_s: NDArray[np.float64]  # (time,) from when on each table holds
 
 
 @as_value("threshold_db", "table", "start_s")
@@ -57,7 +57,7 @@ class GainRadio(RadioNetwork):
     """A radio whose path gains are given; equal only to itself."""
 
     table: NDArray[np.float32]  # (time, rx, tx) gains
-    start_s: NDArray[np.float32]  # (time,)
+    start_s: NDArray[np.float32]  # (time,) from when on each table holds
     # none: gains are as given; rayleigh: times fading of mean 1
     fading: Literal["none", "rayleigh"] = "none"
     name = "gains"

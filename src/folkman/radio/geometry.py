@@ -60,7 +60,7 @@ def cell_density_per_m2(radius_m: float) -> float:
 
 
 def padding(
-    mean_count: float,  # of the Poisson law
+    mean_count: float,  # mean of the Poisson law
 ) -> int:
     """Return a length that a Poisson count of `mean_count` exceeds with probability below 1e-9.
 
@@ -156,7 +156,7 @@ def waypoint_start(num_nodes: int, radius_m: ArrayLike, key: PRNGKeyArray) -> Wa
 def waypoint_step(
     state: Waypoint,
     speed_m_per_s: ArrayLike,
-    step_s: ArrayLike,  # seconds until then
+    step_s: ArrayLike,  # seconds that nodes walk
     key: PRNGKeyArray,
     *,
     radius_m: ArrayLike = 500.0,

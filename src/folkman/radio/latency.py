@@ -35,7 +35,7 @@ NEVER_SLOTS = (
 
 
 def training_latency_s(
-    samples: ArrayLike,  # of a gradient
+    samples: ArrayLike,  # samples of a gradient
     base_s: ArrayLike = 1.0,  # seconds of a gradient of few samples
     threshold: ArrayLike = 128,  # samples up to which it takes no longer
     per_sample_s: ArrayLike = 1e-3,  # seconds of each sample more
@@ -54,7 +54,7 @@ def payload_bits(
 @overload
 def payload_bits(num_parameters: int, bits_per_parameter: int, kept_fraction: Array) -> Array: ...
 def payload_bits(
-    num_parameters: int,  # d
+    num_parameters: int,  # number of parameters of the model, d
     bits_per_parameter: int = 16,
     kept_fraction: float | Array = 1.0,  # q, the share of parameters that is sent
 ) -> float | Array:

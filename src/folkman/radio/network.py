@@ -81,20 +81,21 @@ class RadioNetwork(Network):
     kept_fraction: float = 1.0  # q, the share of parameters that is sent: the largest
     interferers_per_cell: float = 1.0  # nodes of each other cell in the band of one of ours (D1)
     interferer_radius_m: float = 8000.0
-    speed_m_per_s: float = 0.0  # random waypoint; positions move when an epoch starts
-    answers: Literal["broadcast", "free"] = (
-        "broadcast"  # what a server sends back takes time, or none
-    )
-    least_sinr_db: float = (
-        -20.0
-    )  # to and from a server, below this the block's fading is drawn anew
+    # speed of the nodes (random waypoint); they move when an epoch starts
+    speed_m_per_s: float = 0.0
+    # whether what a server sends back takes time (broadcast) or none (free)
+    answers: Literal["broadcast", "free"] = "broadcast"
+    # SINR to and from a server below which a transfer waits for other fading
+    least_sinr_db: float = -20.0
     # who sends when: the paper's epochs, or one after the other by an index (folkman.radio.serial)
     schedule: Literal["threshold", "index"] = "threshold"
     message: Literal["copy", "forward", "sum"] = "copy"  # type: ignore[assignment] - of three
     control: Literal["ideal", "heard"] = "ideal"  # what nodes know of each other under the index
-    control_bits: int | None = None  # beyond the payload; None: 24 for each pair of nodes
-    contention_s: float = 1e-3  # of one contention for the band, with control = "heard"
-    weights: tuple[float, ...] | Literal["alike", "shares"] = "alike"  # of nodes, in the index
+    # bits of control traffic with every message; None: 24 I^2, a report on each pair
+    control_bits: int | None = None
+    contention_s: float = 1e-3  # seconds of one contention for the band, with control = "heard"
+    # weights of nodes in the index; shares: their shares of the data
+    weights: tuple[float, ...] | Literal["alike", "shares"] = "alike"
     thrift: float = 1.0  # the index divides by the time of a message to this power
     name = "radio"
     times_air = True

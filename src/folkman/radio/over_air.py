@@ -89,9 +89,9 @@ class FrameState(NamedTuple):
     """What is on the air."""
 
     slot: Int[Array, ""]  # slots ended so far
-    gain: Float[Array, "rx tx"]  # Lambda
+    gain: Float[Array, "rx tx"]  # path gains with their fading, Lambda
     left: Float[Array, ""]  # slots that the frame still needs; 0: none is on
-    since: Int[Array, ""]  # its stamp
+    since: Int[Array, ""]  # stamp of the frame
     sends: Bool[Array, " node"]  # who sends it
     held: Int[Array, "rx tx"]  # the stamp of the last frame that ended
     rounds: Int[Array, ""]  # frames that have ended
@@ -110,7 +110,7 @@ class OverAirNetwork(Network):
     power_dbm: float = 30.0
     noise_dbm_per_hz: float = -174.0
     send_chance: float = 0.5  # chance that a node sends in a frame, and does not listen
-    radius: float = 10.0  # range of a model, for each root of a parameter
+    radius: float = 10.0  # r of the range r sqrt(d) to which a model of d parameters is scaled down
     frames: int = 1  # how often a frame is sent, to average fading
     # whether noise and fading are drawn, or replaced by their means
     noise: Literal["drawn", "none"] = "drawn"

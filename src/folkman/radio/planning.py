@@ -62,25 +62,26 @@ class Forecast(NamedTuple):
     ages: NDArray[np.int32]  # (drop, age) how often a copy of this age was held
     unheard: NDArray[np.float64]  # (drop,) share of pairs that never met
     transmit: NDArray[np.float64]  # (drop,) share of time that a node sends, mean over nodes
-    receive: NDArray[np.float64]  # (drop,) that it listens to a message for it
+    # (drop,) share of time that a node listens to a message for it, mean over nodes
+    receive: NDArray[np.float64]
 
 
 class Drops(NamedTuple):
     """How much is simulated."""
 
-    number: int = 600  # of drops
-    slots: int = 200  # of each drop, the first quarter of which is warm-up
+    number: int = 600  # number of drops
+    slots: int = 200  # slots of each drop, the first quarter of which is warm-up
     seed: int = 0
 
 
 class Sawtooth(NamedTuple):
     """Ages of the held copies over time, (slot, rx, tx), with one block's picture of the cell."""
 
-    ages: NDArray[np.int32]  # (slot, rx, tx)
-    nodes_m: NDArray[np.float32]  # (node, 2)
-    interferers_m: NDArray[np.float32]  # (point, 2) of all bands
-    sinr_db: NDArray[np.float32]  # (rx, tx)
-    linked: NDArray[np.bool_]  # (rx, tx)
+    ages: NDArray[np.int32]  # ages of the copies held (slot, rx, tx)
+    nodes_m: NDArray[np.float32]  # positions of the nodes (node, 2)
+    interferers_m: NDArray[np.float32]  # positions of the interferers of all bands (point, 2)
+    sinr_db: NDArray[np.float32]  # SINR of each link (rx, tx)
+    linked: NDArray[np.bool_]  # which receivers are above the threshold (rx, tx)
     cell_radius_m: float
 
 

@@ -56,11 +56,12 @@ class Replay(Network):
     """A network that repeats a timeline between peers on their own beat."""
 
     timeline: PeerTimeline
-    recent: int  # of a sender's newest payloads, how many may still be delivered
+    recent: int  # newest payloads of a sender that may still be delivered
     at_once: int  # payloads of one sender that are in use at once, or a first guess
     bits_per_parameter: int | None = None
     message: str = "copy"  # what a message holds, which decides its price and its rounding
-    waiting: NDArray[np.int32] | None = None  # where payloads travel on, those still to be held
+    # payloads that are still to be held, where payloads travel on
+    waiting: NDArray[np.int32] | None = None
     name = "a recorded timeline"
     reliable = False
 
@@ -124,7 +125,7 @@ class RoundReplay(Network):
 
     timeline: PeerTimeline
     bits_per_parameter: int | None = None
-    recent: int = 2  # of a sender's newest payloads, how many may still be delivered
+    recent: int = 2  # newest payloads of a sender that may still be delivered
     name = "recorded rounds"
 
     @property

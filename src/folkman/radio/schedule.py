@@ -45,8 +45,8 @@ class Search(NamedTuple):
     """The best threshold tried, its value, and everything tried in the order it was."""
 
     threshold_db: float
-    value: float  # of the best one
-    thresholds_db: np.ndarray  # tried, in order
+    value: float  # least value of the objective
+    thresholds_db: np.ndarray  # thresholds that were tried, in order
     values: np.ndarray  # one for each threshold tried
 
 
@@ -199,7 +199,7 @@ def _mean_over_pairs(values: Array, num_nodes: int) -> Array:
 
 def grid_search(
     objective: Objective,  # threshold in dB -> what to minimise
-    thresholds_db: Sequence[float] | np.ndarray,  # to try, in dB
+    thresholds_db: Sequence[float] | np.ndarray,  # thresholds to try, in dB
 ) -> Search:
     """Return the minimiser of `objective` over `thresholds_db`, the first of equals.
 

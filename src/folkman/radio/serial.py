@@ -149,18 +149,19 @@ class Glancing(Protocol):
 class Flight(NamedTuple):
     """The message on the air."""
 
-    sender: Int[Array, ""]  # -1 for none
+    sender: Int[Array, ""]  # number of the node that sends; -1: nobody
     receivers: Bool[Array, " rx"]
-    stamps: Int[Array, " origin"]  # of what it holds, -1 where it holds nothing
+    stamps: Int[Array, " origin"]  # stamps of what it holds, -1 where it holds nothing
     began: Int[Array, ""]  # the slot in which it started
 
 
 class Transfers(NamedTuple):
     """Sums over what has started and ended so far."""
 
-    air_slots: Float[Array, ""]  # of transfers begun
-    number: Int[Array, ""]  # of them
-    waited_slots: Int[Array, ""]  # by pairs, from their last news to the start of the next
+    air_slots: Float[Array, ""]  # slots on the air of transfers begun
+    number: Int[Array, ""]  # number of transfers begun
+    # slots that pairs waited, from their last news to the start of the next
+    waited_slots: Int[Array, ""]
     waits: Int[Array, ""]
 
 
@@ -173,12 +174,12 @@ class SerialState(NamedTuple):
     held: Int[Array, "rx origin"]
     flight: Flight  # the message on the air
     busy: Float[Array, ""]  # slots from the end of this slot until the band is free
-    present: Bool[Array, " node"]  # in the coming slot
+    present: Bool[Array, " node"]  # who is there in the coming slot
     since: Int[Array, "rx origin"]  # slot of the pair's last news
-    sums: Transfers  # for means over all transfers
+    sums: Transfers  # sums for the means over all transfers
     # what a node believes that another holds; None where all know all
     known: Int[Array, "node rx origin"] | None
-    airtime: Airtime  # of the coming slot
+    airtime: Airtime  # airtime of the coming slot
 
 
 class _Slot(NamedTuple):
@@ -549,7 +550,7 @@ def with_control(band: Band, message_bits: ArrayLike, num_nodes: int) -> Float[A
 def after_loss(
     loss: ArrayLike | None,  # chance that a receiver does not hear it; None: 0
     heard: Bool[Array, " rx"],  # who would hear it, (rx,)
-    number: Int[Array, ""],  # of the transfer, which keys the draw
+    number: Int[Array, ""],  # number of the transfer, which keys the draw
     key: Array,
 ) -> Bool[Array, " rx"]:
     """Return who hears the transfer of this number; each receiver loses it on its own."""

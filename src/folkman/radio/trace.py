@@ -62,9 +62,9 @@ class Timeline(Protocol):
 class PeerTimeline(NamedTuple):
     """A timeline between peers."""
 
-    held: NDArray[np.int32]  # (slot, rx, tx)
-    sends: NDArray[np.bool_]  # (slot, tx)
-    finished: NDArray[np.bool_]  # (slot, node)
+    held: NDArray[np.int32]  # stamps of the copies held (slot, rx, tx)
+    sends: NDArray[np.bool_]  # who sent (slot, tx)
+    finished: NDArray[np.bool_]  # whose gradient ended (slot, node)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape that each table should have."""
@@ -75,11 +75,11 @@ class PeerTimeline(NamedTuple):
 class StarTimeline(NamedTuple):
     """A timeline around a server."""
 
-    up_started: NDArray[np.bool_]  # (slot, node)
-    up_arrived: NDArray[np.bool_]  # (slot, node)
-    down_started: NDArray[np.bool_]  # (slot, node)
-    down_arrived: NDArray[np.bool_]  # (slot, node)
-    finished: NDArray[np.bool_]  # (slot, node) a gradient ended
+    up_started: NDArray[np.bool_]  # whose upload began (slot, node)
+    up_arrived: NDArray[np.bool_]  # whose upload ended (slot, node)
+    down_started: NDArray[np.bool_]  # to whom an answer began (slot, node)
+    down_arrived: NDArray[np.bool_]  # to whom an answer ended (slot, node)
+    finished: NDArray[np.bool_]  # whose gradient ended (slot, node)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape that each table should have."""

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from folkman.checks import require
 from folkman.files import save_tensors, write_whole
 from folkman.record.cluster import ClusterFolder, refuse_cluster
-from folkman.record.json_file import Json, quoted, read_json, write_json, write_text
+from folkman.record.json_file import Json, quoted, read_json, read_text, write_json, write_text
 from folkman.record.provenance import note_start
 from folkman.record.run import (
     DIVERGED,
@@ -142,7 +142,12 @@ class RunFolder:
             f"expected a configuration, {self.root} was made from Python objects and has none; "
             "run the script again",
         )
+        self.read_config()  # a file of nothing would be the default comparison
         return self.config
+
+    def command(self) -> list[str] | None:
+        """Return the arguments of the command that made it; None if no command did."""
+        return (read_json(self.provenance) or {}).get("command")
 
     def read_config(self) -> Json:
         """Read the configuration, with the tables of its algorithms."""
@@ -201,6 +206,7 @@ class RunFolder:
         """Write the rows of one run and its status, under the fingerprint of its configuration."""
         notes = {"status": run.status, "message": run.message, "fingerprint": fingerprint}
         notes |= {"verdict": run.verdict, "reason": run.reason, "target_slot": run.target_slot}
+        notes |= {"remark": run.remark}
         _write_table(self.part(run), run.rows, **notes)
 
     def load_part(self, run: Run, fingerprint: str) -> None:
@@ -246,7 +252,13 @@ class RunFolder:
                 f"finish it: folkman run --resume {self.root}"
             )
         runs = runs_of(read_table(self.metrics, "run its configuration again").to_pylist())
-        told = (read_json(self.summary) or {}).get("runs", [])
+        summary = read_json(self.summary)
+        require(
+            summary is not None or not self.summary.is_file(),
+            f"expected how the runs ended in {self.summary}, it is damaged; write it again: "
+            f"folkman run --resume {self.root}",
+        )
+        told = (summary or {}).get("runs", [])
         known_by = {(each.get("label"), each.get("seed")): each for each in told}
         for run in runs:
             run.folder = self.root
@@ -298,7 +310,7 @@ class RunFolder:
 def _note_end(run: Run, told: Json) -> None:
     """Fill in how a run ended; an earlier version wrote less."""
     run.verdict, run.reason = told.get("verdict", ""), told.get("reason", "")
-    run.target_slot = told.get("target_slot")
+    run.target_slot, run.remark = told.get("target_slot"), told.get("remark", "")
 
 
 class JobFolder(RunFolder):
@@ -322,7 +334,7 @@ def objective_in(config: Json) -> str | None:
 
 def _read_toml(path: Path) -> tuple[str, Json]:
     """Return the text of a configuration and what it says."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

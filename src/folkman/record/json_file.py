@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from folkman.files import write_whole
 
 __all__ = ["FORMAT", "Json", "Table", "dated", "now", "parsed", "read_json", "write_json"]
-__all__ += ["quoted", "write_text"]
+__all__ += ["quoted", "read_text", "write_text"]
 
 Json: TypeAlias = dict[str, Any]
 """An object of JSON, or a table of TOML: what it holds is known when it has been read."""
@@ -28,6 +28,16 @@ def dated(name: str) -> str:
 def now() -> str:
     """Return the time in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_text(path: Path) -> str:
+    """Read a text file; refuse one that is no text any more."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"expected text in {path}, it is damaged (byte {error.start}); restore the file"
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -114,15 +114,16 @@ class Run:
     rows: list[dict[str, float]] = field(default_factory=list)
     status: str = RUNNING  # running, stopped, finished, diverged or failed
     message: str = ""  # what went wrong; empty if nothing
-    verdict: str = ""  # of a run that has ended: finished, diverged or not learning
-    reason: str = ""  # of a verdict that is not finished, and what to try
-    target_slot: int | None = None  # where it met its targets and ended
+    verdict: str = ""  # how a run that has ended went: finished, diverged or not learning
+    reason: str = ""  # why the verdict is not finished, and what to try
+    remark: str = ""  # what was seen of a run that finished, and what to try; empty if nothing
+    target_slot: int | None = None  # slot in which it met its targets and ended; None: it did not
     model: Any = None  # (d,) the network's last model
     nodes: Any = None  # (node, d) the nodes' last parameters
     timeline: Any = None  # who held what when, where it was kept
     scene: "Scene | None" = None  # where nodes were and what was on the air, frame by frame
     fitted: Any = None  # what computes with its model; `folkman.problem.models.Fitted`
-    folder: Path | None = None  # where it was written to or read from
+    folder: Path | None = None  # folder that it was written to or read from; None: in memory alone
 
     @property
     def head(self) -> "Json":
@@ -148,7 +149,7 @@ class Run:
         names = ("slots", "seconds", "gradients", "rounds", "bits", "train_loss", "test_accuracy")
         names += ("mean_age", "max_age", "kappa", "energy_j", "joules_per_percent")
         ends: Json = {"status": self.status, "verdict": self.verdict, "reason": self.reason}
-        ends["target_slot"] = self.target_slot
+        ends |= {"remark": self.remark, "target_slot": self.target_slot}
         return self.head | {name: jsonable(self.last(name)) for name in names} | ends
 
     def plot(

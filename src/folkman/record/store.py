@@ -19,7 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from folkman.record.folder import JobFolder
-from folkman.record.json_file import FORMAT, Json, Table, now, read_json, write_json, write_text
+from folkman.record.json_file import (
+    FORMAT,
+    Json,
+    Table,
+    now,
+    read_json,
+    read_text,
+    write_json,
+    write_text,
+)
 from folkman.record.provenance import gathered
 from folkman.record.run import ENDED, WAITING
 
@@ -145,7 +154,7 @@ class SweepFolder:
         if store is not None and store.exists() and not store.is_dir():
             raise FileExistsError(f"expected a folder, {store} is a file; choose another --store")
         if folder.definition.is_file():
-            if folder.definition.read_text(encoding="utf-8") != definition:
+            if read_text(folder.definition) != definition:
                 share = f", and add --store {folder.store_root}"
                 share += " so that what is finished there is not run again"
                 share = "" if "paper" in folder.asked() else share
@@ -222,7 +231,12 @@ class SweepFolder:
         """Return what was asked for: the content of the definition; nothing if there is none."""
         if not self.definition.is_file():
             return {}
-        return tomllib.loads(self.definition.read_text(encoding="utf-8"))
+        try:
+            return tomllib.loads(read_text(self.definition))
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(
+                f"expected TOML in {self.definition}: {error}; restore the file"
+            ) from None
 
     def objectives(self, jobs: Sequence[Table]) -> list[str]:
         """Return what the jobs minimise, each of `samples` and `nodes` once."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from folkman.record.cluster import refuse_cluster
 from folkman.record.folder import JobFolder, RunFolder
-from folkman.record.json_file import Json, Table, read_json
+from folkman.record.json_file import Json, Table, read_json, read_text
 from folkman.record.run import ENDED, FAILED, FINISHED, RUNNING, Run, known, read_table, runs_of
 from folkman.record.store import SweepFolder, refuse_old
 
@@ -62,7 +62,7 @@ def is_held(folder: SweepFolder) -> bool:
 def read_sweep(root: Path) -> Sweep:
     """Read a sweep folder as it stands now."""
     folder = SweepFolder(root)
-    text = folder.definition.read_text(encoding="utf-8") if folder.definition.is_file() else ""
+    text = read_text(folder.definition) if folder.definition.is_file() else ""
     sweep = Sweep(folder, read_json(folder.index) or {}, text, [])
     gathered = folder.results.is_file() and sweep.facts.get("state") in (FINISHED, FAILED)
     return sweep._replace(runs=_gathered(sweep) if gathered else _job_by_job(sweep))

@@ -25,7 +25,12 @@ TERMS: dict[str, str] = {
     "slot": "The unit of simulated time. A node computes at most one gradient per slot.",
     "gradients": "The gradients that a node has computed, in the mean over nodes.",
     "bits": "What all senders put on the air. A broadcast counts once.",
-    "joules": "The energy of all nodes together: sending, listening and computing.",
+    "joules": (
+        "The energy of all nodes together: sending, listening and computing. Free links, and other "
+        "laws without a radio, do not say how long anyone sends: a message is then charged its "
+        "bits / energy.link_bits_per_s (10 Mbit/s unless set), though it takes no time. They cost "
+        "much since they carry much."
+    ),
     "rounds": (
         "Aggregations that were completed. Of a method that waits for none: the messages that a "
         "node has sent, in the mean over nodes."
@@ -61,7 +66,12 @@ TERMS: dict[str, str] = {
     ),
     "objective": "How nodes count in the loss: by their samples, or all alike.",
     "diverged": "The training loss is no longer a finite number.",
-    "not learning": "The training loss rose, or did not fall although it could.",
+    "not learning": (
+        "The training loss rose, did not fall although it could, or is no better than guessing."
+    ),
+    "guessing": (
+        "The best answer that is the same for every sample: the shares of the classes, or the mean."
+    ),
     "tuned": "The step was found by a search on other seeds, the same search for every method.",
 }
 """Term -> what it means."""
@@ -85,7 +95,11 @@ COLUMNS: dict[str, Column] = {
     "test_accuracy": Column("accuracy", "share of the test samples it gets right", "accuracy"),
     "optimum_distance": Column("from optimum", "distance to the best model", "distance"),
     "bits": Column("bits", "sent by all nodes together", "bits"),
-    "energy_j": Column("joules", "spent by all nodes, computing and radio", "joules"),
+    "energy_j": Column(
+        "joules",
+        "spent by all nodes, computing and radio; free links are charged by their bits",
+        "joules",
+    ),
     "mean_age": Column("age", "slots since the copies in use were sent, mean", "age"),
     "kappa": Column("kappa", "share of slots that a node spent computing", "kappa"),
     "gradients": Column("gradients", "computed per node", "gradients"),

@@ -8,7 +8,8 @@ other options. It is told by a digest, so that a configuration that was changed 
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ __all__ += [
     "setting",
     "shared_setting",
     "sides_of",
+    "source",
+    "source_of_run",
     "standings",
     "told",
     "tune_command",
@@ -129,24 +132,53 @@ def _table(table: Table, key: str) -> Table:
     return found if isinstance(found, Mapping) else {}
 
 
+VALUED = ("--set", "--out", "--resume", "--track")
+"""Options of `folkman run` that take a value."""
+
 USUAL_OPTIONS = ("step", "local_steps")
 """What is worth a search in most comparisons; `folkman tune` refuses an option that no side has."""
 
 
 def tune_command(sides: Iterable[Side] = (), config: str = "CONFIG") -> str:
-    """Return the command that tunes these sides, by the file they were configured in."""
+    """Return the command that tunes these sides; `config` is what they were configured by."""
     held = {name for side in sides for name in side.table}
     over = [name for name in USUAL_OPTIONS if name in held] or ["step"]
     return " ".join(["folkman tune", config, *(f"--over {name}" for name in over)])
 
 
+def source(config: str, settings: Iterable[str] = ()) -> str:
+    """Return what a command names a configuration by, for a shell: the file and its `--set`s."""
+    return " ".join([shlex.quote(config), *(f"--set {shlex.quote(each)}" for each in settings)])
+
+
+def source_of_run(command: Sequence[str] | None, kept: str) -> str:
+    """Return the same of a folder that `command` made: as the user wrote it, else the kept file."""
+    words = list(command or ())
+    if words[:1] != ["run"]:
+        return source(kept)
+    files, settings, rest = [], [], iter(words[1:])
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in VALUED:
+            value = value if equals else next(rest, "")
+            settings += [value] if option == "--set" else []
+        elif not word.startswith("-"):
+            files.append(word)
+    return source(files[0], settings) if len(files) == 1 else source(kept)
+
+
 def shared_setting(sides: Collection[Side]) -> str:
     """Return the data and the number of nodes that all sides share: digits, 5 nodes."""
-    data = {str(_table(side.config, "data").get("name") or "") for side in sides}
+    data = {_data_name(_table(side.config, "data")) for side in sides}
     nodes = {side.config.get("nodes") for side in sides}
     said = [*data] if len(data) == 1 else []
     said += [f"{count} nodes" for count in nodes if count] if len(nodes) == 1 else []
     return ", ".join(filter(None, said))
+
+
+def _data_name(data: Table) -> str:
+    """Return the name of a data set: that of the user's own file where there is one."""
+    return Path(str(data["path"])).name if data.get("path") else str(data.get("name") or "")
 
 
 def untuned(sides: Mapping[str, str]) -> bool:

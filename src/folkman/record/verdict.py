@@ -2,17 +2,18 @@
 
     finished       the training loss has fallen, or there was nothing to learn
     diverged       the training loss is no longer finite
-    not learning   the training loss has risen, or has not fallen, though it could; or nothing was
-                   sent
+    not learning   the training loss has risen, or has not fallen, though it could; or it ended, and
+                   no longer falls, where the best constant answer is as good; or nothing was sent
 
-A verdict needs the rows alone. Whether the loss could have fallen is not in them: whoever has the
-problem may look (`Descent`), and without such a look a loss that stays level is no reason to
-complain.
+A verdict needs the rows alone. Whether the loss could have fallen, and what a constant answer is
+worth, is not in them: whoever has the problem may look (`Descent`, `Constant`), and without such a
+look a loss that stays level is no reason to complain.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import isfinite
+from itertools import pairwise
+from math import isfinite, isnan, nan, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run
@@ -20,8 +21,8 @@ from folkman.record.run import DIVERGED, FINISHED, RUNNING, Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["NOT_LEARNING", "Descent", "Verdict", "complaints", "is_level", "swing", "swings"]
-__all__ += ["remarks", "unheard", "verdict"]
+__all__ = ["NOT_LEARNING", "Constant", "Descent", "Verdict", "complaints", "guesses", "is_level"]
+__all__ += ["no_better", "remark", "remarks", "swing", "swings", "unheard", "verdict"]
 
 NOT_LEARNING = "not learning"
 
@@ -31,6 +32,11 @@ LEAST = 1e-3
 """And how much it must rise: a loss of almost 0 may be noise."""
 
 
+NEAR = 1e-2
+"""Share of the loss of the best constant answer by which a loss must be lower to count as better:
+the model that gives the shares of the classes is found up to noise only."""
+FAR = 2.0
+"""How many times the loss of the mean a loss must be for a model that cannot give the mean."""
 SWING = 2.0
 """How many times its lowest value the last loss must be to count as a swing, or a loss of the last
 third a loss before it there: beside a median of that third, a loss that falls fast would do so."""
@@ -41,6 +47,29 @@ class Descent(NamedTuple):
 
     step: float
     loss: float
+
+
+class Constant(NamedTuple):
+    """What the best constant answer is worth: the training loss, and the test accuracy."""
+
+    loss: float
+    accuracy: float  # not a number without classes
+    tested: int  # number of test samples
+
+    @property
+    def answer(self) -> str:
+        """Return it in words."""
+        if isnan(self.accuracy):
+            return f"always predicting the mean gives {self.loss:.4g}"
+        return (
+            f"always answering by the shares of the classes gives {self.loss:.4g}, and always the "
+            f"most frequent class {self.accuracy:.3g}"
+        )
+
+    @property
+    def chance(self) -> float:
+        """Return the accuracy up to which a model may be no better, by chance of the test data."""
+        return self.accuracy + 2 * sqrt(self.accuracy * (1 - self.accuracy) / max(1, self.tested))
 
 
 class Verdict(NamedTuple):
@@ -64,6 +93,23 @@ def is_level(rows: "Sequence[Mapping[str, float]]") -> bool:
     """Tell whether the training loss has not fallen from the first row to the last."""
     first, last = (rows[place]["train_loss"] for place in (0, -1))
     return not last < first - LEVEL * abs(first)
+
+
+def no_better(rows: "Sequence[Mapping[str, float]]", constant: Constant) -> bool:
+    """Tell whether a run has ended where the best constant answer is as good, in all it shows."""
+    last = rows[-1]
+    accuracy = last.get("test_accuracy", nan)
+    told = isnan(accuracy) or isnan(constant.accuracy) or accuracy <= constant.chance
+    return told and last["train_loss"] >= (1 - NEAR) * constant.loss
+
+
+def _still_falls(rows: "Sequence[Mapping[str, float]]") -> bool:
+    """Tell whether the loss falls in the last third, by more than it goes up and down there."""
+    losses = [row["train_loss"] for row in rows]
+    late = losses[-max(2, len(losses) // 3 + 1) :]
+    ups = sum(max(0.0, after - before) for before, after in pairwise(late))
+    fall = late[0] - late[-1]
+    return fall > LEVEL * abs(late[0]) and fall > 2 * ups
 
 
 def swing(rows: "Sequence[Mapping[str, float]]") -> str:
@@ -109,17 +155,22 @@ def complaints(runs: Sequence[Run]) -> list[str]:
 
 def remarks(runs: Sequence[Run]) -> list[str]:
     """Return what terminal, report and page say of runs that ended and have no bad verdict."""
-    return swings(runs) + unheard(runs)
+    return swings(runs) + unheard(runs) + guesses(runs)
 
 
 def swings(runs: Sequence[Run]) -> list[str]:
     """Return a line for each label with runs that fell and rose again, with the first one's."""
-    return _by_label(runs, "swings", swing)
+    return _by_label(runs, "swings", lambda run: swing(run.rows))
 
 
 def unheard(runs: Sequence[Run]) -> list[str]:
     """Return a line for each label with pairs that never heard each other, with the first one's."""
-    return _by_label(runs, "has unheard pairs", _unheard_pairs)
+    return _by_label(runs, "has unheard pairs", lambda run: _unheard_pairs(run.rows))
+
+
+def guesses(runs: Sequence[Run]) -> list[str]:
+    """Return a line for each label with runs that a constant answer is as good as in a part."""
+    return _by_label(runs, "compares badly with guessing", lambda run: run.remark)
 
 
 def _unheard_pairs(rows: "Sequence[Mapping[str, float]]") -> str:
@@ -134,14 +185,12 @@ def _unheard_pairs(rows: "Sequence[Mapping[str, float]]") -> str:
     )
 
 
-def _by_label(
-    runs: Sequence[Run], what: str, words_of: "Callable[[Sequence[Mapping[str, float]]], str]"
-) -> list[str]:
+def _by_label(runs: Sequence[Run], what: str, words_of: "Callable[[Run], str]") -> list[str]:
     """Return a line for each label with words on its runs: how many seeds, the first one's."""
     found: dict[str, list[str]] = {}
     for run in runs:
         ended = run.rows and not run.message and run.status != RUNNING
-        if ended and (words := words_of(run.rows)):
+        if ended and (words := words_of(run)):
             found.setdefault(run.label, []).append(f"with seed {run.seed} {words}")
     counts = Counter(run.label for run in runs)
     return [
@@ -150,7 +199,11 @@ def _by_label(
     ]
 
 
-def verdict(rows: "Sequence[Mapping[str, float]]", descent: Descent | None = None) -> Verdict:
+def verdict(
+    rows: "Sequence[Mapping[str, float]]",
+    descent: Descent | None = None,
+    constant: Constant | None = None,
+) -> Verdict:
     """Return the verdict on the rows of a run that has ended."""
     if not rows:
         return Verdict(FINISHED)
@@ -161,7 +214,57 @@ def verdict(rows: "Sequence[Mapping[str, float]]", descent: Descent | None = Non
     if slots and last["bits"] == 0 and last.get("pairs_unheard"):
         reason = f"nothing was sent in {slots} slots: no node was scheduled, or none was done"
         return Verdict(NOT_LEARNING, reason, "lower the threshold of the radio, or run longer")
-    return _unfallen(rows, descent) if slots and is_level(rows) else Verdict(FINISHED)
+    if slots and is_level(rows):
+        return _unfallen(rows, descent)
+    if slots and constant is not None and no_better(rows, constant) and not _still_falls(rows):
+        return _guessing(rows, descent, constant)
+    return Verdict(FINISHED)
+
+
+def remark(rows: "Sequence[Mapping[str, float]]", constant: Constant) -> str:
+    """Return what to say of a run that finished where a constant answer is as good in a part.
+
+    The loss is no lower, but still falls; or it is lower, and the accuracy is no higher.
+    """
+    if not rows or not rows[-1]["slots"] or is_level(rows):
+        return ""
+    last = rows[-1]
+    seen = f"{_ended(last)}; {constant.answer}"
+    if no_better(rows, constant):
+        return f"{seen}; the loss still falls: run longer, or try a longer step"
+    if last.get("test_accuracy", nan) <= constant.accuracy < 1:  # 1: all test data are alike
+        return (
+            f"{seen}; the loss is lower, the accuracy is not higher: run longer, and where one "
+            "class is frequent go by the test loss"
+        )
+    return ""
+
+
+def _ended(last: "Mapping[str, float]") -> str:
+    """Return the last training loss, and the accuracy where there is one."""
+    accuracy = last.get("test_accuracy", nan)
+    beside = "" if isnan(accuracy) else f" and accuracy {accuracy:.3g}"
+    return f"it ended at training loss {last['train_loss']:.4g}{beside}"
+
+
+def _guessing(
+    rows: "Sequence[Mapping[str, float]]", descent: Descent | None, constant: Constant
+) -> Verdict:
+    """Return the verdict on a run that ended where the best constant answer is as good."""
+    last, low = rows[-1], min(row["train_loss"] for row in rows)
+    reason = f"no better than guessing: {_ended(last)}; {constant.answer}"
+    lower = descent is not None and descent.loss < (1 - NEAR) * constant.loss
+    hint = f" ({_single(descent)})" if descent is not None and lower else ""
+    remedy = [f"try another step{hint}, more local_steps, or run longer (`folkman tune`)"]
+    if low < (1 - NEAR) * constant.loss:
+        remedy = [f"the loss had been {low:.4g}: try a smaller step or younger copies"]
+    if last.get("pairs_unheard"):
+        pairs = int(last["pairs_unheard"])
+        remedy += [f"{pairs} pairs never heard each other: lower the threshold of the radio"]
+    if isnan(constant.accuracy) and last["train_loss"] > FAR * constant.loss:
+        remedy += ["if targets are far from 0, learn a constant too (model.intercept = true)"]
+    remedy += ["if nothing helps, see whether the features say anything of the targets"]
+    return Verdict(NOT_LEARNING, reason, "; ".join(remedy))
 
 
 def _unfallen(rows: "Sequence[Mapping[str, float]]", descent: Descent | None) -> Verdict:

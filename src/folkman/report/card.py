@@ -9,6 +9,7 @@ import numpy as np
 
 from folkman.report.forest import (
     LOOKS,
+    RATIOS_KEY,
     Effect,
     Forest,
     draw_ratios,
@@ -65,8 +66,11 @@ def card_figure(card: Card) -> "Figure":
         top = _paragraph(figure, top, f"{name}: {score}.")
     _matrix(figure.add_axes((0.34, top - 0.258, 0.62, 0.215)), card)
     top -= 0.28
-    draw_ratios(figure.add_axes((0.34, top - 0.165, 0.57, 0.165)), card.effects)
-    top -= 0.194
+    half = -(-len(card.effects) // 2)
+    for left, effects in ((0.26, card.effects[:half]), (0.72, card.effects[half:])):
+        draw_ratios(figure.add_axes((left, top - 0.153, 0.215, 0.153)), effects)
+    figure.text(0.5, top - 0.167, RATIOS_KEY, fontsize=5.6, ha="center", va="top")
+    top -= 0.188
     for heading, sentences in card.paragraphs:
         top = _sentences(figure, top, heading, sentences)
     return figure

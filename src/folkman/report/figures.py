@@ -4,9 +4,11 @@ People with any colour vision tell the colours apart (`report.palette`); line st
 so that a black-and-white print still reads.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +42,7 @@ __all__ = [
     "draw_labels",
     "finish",
     "finite_means",
+    "fit_labels",
     "log_of",
     "name_ends",
     "new_figure",
@@ -49,6 +52,7 @@ __all__ = [
     "shades_of",
     "spans_much",
     "tick_bits",
+    "typeset",
 ]
 
 COLOURS = (*LIGHT, "#000000", "#8a8a8a")
@@ -62,6 +66,9 @@ EARLY = 0.93
 """A curve that ends before this share of the axes is named within them."""
 MOST_LETTERS = 32
 """Letters of a name beside a curve."""
+NORM = re.compile(r"\|\|(.+?)\|\|")
+LONG_WORD = 4
+"""Letters by which a line of a label may be longer than its share of the text."""
 SHARES = (*HIGHER_IS_BETTER, "node_test_accuracy_spread", "node_local_accuracy_spread")
 """Metrics that are at most 1."""
 
@@ -92,6 +99,7 @@ def draw_curves(
     finish(axes, names[x], names[y], seeds_note(found, len(named)))
     tick_bits(axes, x)
     name_ends(axes)
+    fit_labels(figure)
     return figure
 
 
@@ -226,12 +234,35 @@ def _name_end(
 
 def finish(axes: "Axes", x: str, y: str, title: str = "", *, grid: bool = True) -> None:
     """Label axes, and take away what does not tell anything."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_xlabel(typeset(x))
+    axes.set_ylabel(typeset(y))
     axes.set_title(title, fontsize="small", color=grey(0.35))
     if grid:
         axes.grid(visible=True, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def typeset(label: str) -> str:
+    """Return a label with its norms as mathematics: `||v_i - w||` has bars and an index.
+
+    Without spaces, where lines could break.
+    """
+    return NORM.sub(
+        lambda found: rf"$\Vert{{}}{found[1].replace(' ', '').replace('*', '^*')}\Vert$", label
+    )
+
+
+def fit_labels(figure: "Figure") -> None:
+    """Break an upright label that leaves its figure into two lines, or three."""
+    shared = [figure._supylabel] if figure.get_supylabel() else []  # type: ignore[attr-defined]
+    labels = [axes.yaxis.label for axes in figure.axes] + shared
+    texts = [label.get_text() for label in labels]
+    for lines in (2, 3):
+        figure.draw_without_rendering()
+        for label, text in zip(labels, texts, strict=True):
+            box = label.get_window_extent()
+            if text and (box.y0 < 0 or box.y1 > figure.bbox.height):
+                label.set_text(fill(text, len(text) // lines + LONG_WORD))
 
 
 def bound_by_means(axes: "Axes", means: NDArray[np.float64], metric: str) -> None:

@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["LOOKS", "POINTS", "RATIO", "Effect", "Forest", "draw_ratios", "forest_figure"]
+__all__ = [
+    "LOOKS",
+    "POINTS",
+    "RATIO",
+    "RATIOS_KEY",
+    "Effect",
+    "Forest",
+    "draw_ratios",
+    "forest_figure",
+]
 __all__ += ["forest_svg", "outline", "ratios_svg"]
 
 LOOKS = {
@@ -70,18 +79,18 @@ def outline(verdict: str) -> str:
 
 
 def draw_ratios(axes: "Axes", effects: Sequence[Effect]) -> None:
-    """Draw effects on losses, in one panel with its key below."""
-    _draw_rows(axes, effects, RATIO, size=5.4)
-    told = (
-        "training loss of Algorithm 1 over the other side's, 95 % interval (log scale; left: lower)"
-        f"\n{KEY}"
-    )
-    axes.set_xlabel(told, fontsize=5.6, labelpad=1)
+    """Draw effects on losses in one panel; `RATIOS_KEY` says what is seen."""
+    _draw_rows(axes, effects, RATIO, size=5.2)
 
 
 KEY = (
     "blue: as claimed, red: against the claim, olive: open, grey: equal, violet: vacuous; "
     "grey band: counts as equal"
+)
+
+RATIOS_KEY = (
+    "training loss of Algorithm 1 over the other side's, 95 % interval (log scale; left: lower)"
+    f"\n{KEY}"
 )
 
 
@@ -177,9 +186,11 @@ def ratios_svg(effects: Sequence[Effect]) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.5, 3.6), layout="constrained")
+    high = 0.6 + 0.105 * len(effects)
+    figure = Figure(figsize=(8.5, high), layout="constrained")
     FigureCanvasSVG(figure)
-    draw_ratios(figure.subplots(), effects)
+    draw_ratios(axes := figure.subplots(), effects)
+    axes.set_xlabel(RATIOS_KEY, fontsize=5.6, labelpad=1)
     return _svg(figure)
 
 

@@ -170,7 +170,7 @@ def commands(lines: Mapping[str, str]) -> str:
 
 def preformatted(text: str) -> str:
     """Return text as it is."""
-    return f"<pre><code>{escape(text)}</code></pre>"
+    return f'<pre tabindex="0"><code>{escape(text)}</code></pre>'  # a wide one is scrolled by keys
 
 
 def details(title: str, body: str, *, opened: bool = False) -> str:

@@ -30,6 +30,7 @@ from folkman.report.figures import (
     paint_curves,
     spans_much,
     tick_bits,
+    typeset,
 )
 from folkman.report.kept import best_named, seeds_note
 from folkman.report.palette import grey
@@ -214,8 +215,8 @@ def _laid_out(
         if index + across >= len(panels):  # nothing is below it
             axes.xaxis.set_tick_params(labelbottom=True)
     if len(panels) > 1:
-        figure.supxlabel(labels[0], fontsize="medium")
-        figure.supylabel(labels[1], fontsize="medium")
+        figure.supxlabel(typeset(labels[0]), fontsize="medium")
+        figure.supylabel(typeset(labels[1]), fontsize="medium")
         if style.titled:
             figure.suptitle(note, fontsize="small", color=grey(0.35))
         else:

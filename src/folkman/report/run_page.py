@@ -12,8 +12,16 @@ import numpy as np
 from folkman.record.folder import Contents, objective_in
 from folkman.record.json_file import Json
 from folkman.record.run import Run
-from folkman.record.tuned import ELSEWHERE, searched, sides_of, standings, told, tune_command
-from folkman.record.verdict import remarks
+from folkman.record.tuned import (
+    ELSEWHERE,
+    searched,
+    sides_of,
+    source_of_run,
+    standings,
+    told,
+    tune_command,
+)
+from folkman.record.verdict import guesses, swings, unheard
 from folkman.report import html
 from folkman.report.answer import (
     CURRENCIES,
@@ -46,7 +54,8 @@ def run_page(contents: Contents) -> str:
     name = contents.folder.config.name
     sides = sides_of(contents.config)
     networks, states = network_names(sides), standings(sides)
-    note = escape(told(states, tune_command(sides, str(contents.folder.config)), searched(sides)))
+    made_by = source_of_run(contents.provenance.get("command"), str(contents.folder.config))
+    note = escape(told(states, tune_command(sides, made_by), searched(sides)))
     misleads = ELSEWHERE in states.values()  # to be said before the answer
     results = _results(begun, contents.provenance, networks)
     results += f"<p>{note}</p>" if note and not misleads else ""
@@ -119,9 +128,15 @@ def _wrong(runs: Sequence[Run]) -> str:
     told_of = {run.label for run in runs if run.reason}
     lines = complaints(_by_seed(runs))
     lines += [run.message for run in runs if run.message and run.label not in told_of]
-    lines += remarks(runs)
+    lines += guesses(runs)
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<ul class="wrong" aria-label="What went wrong">{items}</ul>' if lines else ""
+
+
+def _noted(runs: Sequence[Run]) -> str:
+    """Return what else was seen of runs that finished: no reason to distrust what stands above."""
+    items = "".join(f"<li>{escape(line)}</li>" for line in [*swings(runs), *unheard(runs)])
+    return f'<ul class="noted" aria-label="Also seen">{items}</ul>' if items else ""
 
 
 def _by_seed(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
@@ -149,7 +164,7 @@ def _results(runs: Sequence[Run], provenance: Json, networks: Mapping[str, str])
 def results_table(
     runs: Sequence[Run], first: str, *, ranked: bool = True, apart: Collection[str] = ()
 ) -> str:
-    """Return the last values of each label: results first, then what they cost.
+    """Return the last values of each label: results, what they cost, what else was seen.
 
     The row with the lowest loss is bold where runs are `ranked` and none is tied with it; those
     `apart` never are.
@@ -165,7 +180,7 @@ def results_table(
                 row[column] = _amount(axis, float(spent.mean()), float(half_width(spent)))
     best = _ahead(runs, apart) if ranked else None
     shown = html.table([first, *headings[1:]], rows, best, explained=True)
-    return shown + _unlike_seeds(runs)
+    return shown + _unlike_seeds(runs) + _noted(runs)
 
 
 def _ahead(runs: Sequence[Run], apart: Collection[str]) -> int | None:

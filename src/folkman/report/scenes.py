@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from folkman.record.json_file import Json
 from folkman.record.scene import Scene
-from folkman.report.figures import BESIDE, STYLES, finish, name_ends, new_figure
+from folkman.report.figures import BESIDE, STYLES, finish, name_ends, new_figure, typeset
 from folkman.report.palette import MOST_CURVES, curve_colours, grey, ground, ink_on, ramp
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def paint_scene(figure: "Figure", axes: "Axes", scene: Scene, frame: int, paint:
     if scene.server:
         axes.scatter(*where[people:].T, marker="^", s=54, color=grey(0.25), label="server", **above)
     number_nodes(axes, where[: people if few else 0])
-    figure.colorbar(shades, ax=axes, label=PAINTS[paint], shrink=0.85)
+    figure.colorbar(shades, ax=axes, label=typeset(PAINTS[paint]), shrink=0.85)
     frame_map(axes, reach, placed=scene.placed)
     title = f"slot {int(scene.slot[frame])}, {scene.seconds[frame]:g} s"
     axes.set_title(title, fontsize="small", color=grey(0.35))

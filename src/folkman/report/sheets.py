@@ -212,7 +212,8 @@ def seeds_note(tables: Sequence[ArmTable]) -> str:
 def _note(found: ArmTable) -> str:
     from_ = "; ".join(dict.fromkeys(f"'{arm}'" for arm in found.references.values()))
     mean = seeds_note([found])
-    paired = f"differences paired by seed, from {from_}"
+    each = "the best of each column: " if len(set(found.references.values())) > 1 else ""
+    paired = f"differences paired by seed, from {each}{from_}"
     apart = ", ".join(f"{arm} ({why})" for arm, why in found.unranked.items())
     left = f"not ranked: {apart}" if apart else ""
     return "; ".join(filter(None, (mean, paired, _alike(found), left, _own_seeds(found))))

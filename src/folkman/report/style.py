@@ -65,6 +65,8 @@ def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
     """Draw a figure in a style."""
     from matplotlib import rc_context
 
+    from folkman.report.figures import fit_labels
+
     with rc_context(dict(style.rc)):
         figure = draw()
         width_in, height_in = figure.get_size_inches()
@@ -81,6 +83,7 @@ def dressed(style: Style, draw: Callable[[], "Figure"]) -> "Figure":
             if not (style.titled or panels):
                 figure.set_label(axes.get_title() or figure.get_label())
                 axes.set_title("")
+        fit_labels(figure)
         figure.canvas.draw()  # text takes its font now, while the style holds
     return figure
 

@@ -28,7 +28,7 @@ from folkman.runtime.disk import for_owner
 from folkman.runtime.rate_limit import RateLimit
 from folkman.runtime.telemetry import Logger
 
-__all__ = ["Captured", "captured", "is_on", "watch_for_faults"]
+__all__ = ["Captured", "captured", "is_on", "level_of", "watch_for_faults"]
 
 PIPE_BYTES = 1 << 20
 """Room for what is printed while Python does something else."""
@@ -43,6 +43,9 @@ _ZENOH = re.compile(
     r"(?P<target>zenoh[\w]*(?:::\w+)*):\s+(?P<text>.*)$"
 )
 _LEVELS = {"ERROR": "error", "WARN": "warning", "INFO": "info", "DEBUG": "debug", "TRACE": "debug"}
+ORDINARY = ("Scouting delay elapsed before start conditions are met", "Gossip is disabled:")
+"""How lines begin that zenoh warns of at every start, since nodes dial the peers that they are
+given: the first is said until the others have started as well."""
 
 _on = threading.Event()
 
@@ -107,7 +110,7 @@ class Captured:
             plain = []
             self._log(
                 "zenoh",
-                level=_LEVELS[found["level"]],
+                level=level_of(found["level"], found["text"]),
                 reason=found["target"],
                 text=found["text"][:MOST_TEXT],
             )
@@ -130,6 +133,11 @@ class Captured:
             time.sleep(SETTLE_S)
         if self._logger is not None:
             self._logger.say(event, **fields)  # type: ignore[arg-type]
+
+
+def level_of(word: str, text: str) -> str:
+    """Return the level of a line of zenoh's in the node's log, by its own word for it."""
+    return "info" if word == "WARN" and text.startswith(ORDINARY) else _LEVELS[word]
 
 
 @contextmanager

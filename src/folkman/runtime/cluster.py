@@ -137,7 +137,9 @@ def places(numbers: Sequence[int], hosts: Sequence[str], port: int) -> dict[int,
         ("127.0.0.1", port) for port in _free_ports(len(numbers))
     ]
     require(
-        len(places) == len(numbers), f"expected {len(numbers)} hosts, one a node, got {len(places)}"
+        len(places) == len(numbers),
+        f"expected {len(numbers)} hosts, one a node, got {len(places)}; give --host once for each, "
+        "or set nodes",
     )
     return dict(zip(numbers, places, strict=True))
 

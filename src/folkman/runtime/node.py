@@ -104,8 +104,8 @@ class Node:
 
     def __init__(
         self,
-        index: int,  # its number
-        problem: Learnable,  # its own part of the data
+        index: int,  # number of the node, from 0
+        problem: Learnable,  # what is learnt, with its own part of the data
         algorithm: Algorithm,
         shares: NDArray,
         *,
@@ -352,7 +352,7 @@ class Node:
 
     def formed(
         self,
-        number: int = 0,  # for the field of the round, where there are no rounds
+        number: int = 0,  # what the field of the round says, where there are no rounds
     ) -> tuple[bytes, int, int]:
         """Return the message to broadcast now, its sequence number, and its slot.
 

@@ -140,7 +140,7 @@ class ServerNode:
 
     def formed(
         self,
-        number: int = 0,  # for the field of the round, not used
+        number: int = 0,  # what the field of the round would say; not used
     ) -> tuple[bytes, int, int]:
         """Return the message to broadcast now, its sequence number, and its slot.
 

@@ -51,7 +51,8 @@ class Bound(NamedTuple):
     """
 
     name: str
-    curve: Floats  # (slot,), not a number where it does not apply
+    # (slot,) the bound on the mean squared gradient; not a number where it does not apply
+    curve: Floats
     reason: str = ""  # why it does not apply; empty where it does
 
     def holds(

@@ -44,7 +44,7 @@ class Gap(NamedTuple):
     """The gap of one network. Arrays run over the aggregate budget r."""
 
     shares: Floats
-    budgets: Floats  # (budget,) r
+    budgets: Floats  # (budget,) budgets, r
     primal: Floats  # (budget,) P(r)
     dual: Floats  # (budget,) D(r)
     divergence: Floats  # (node,) Delta_i on the value functions

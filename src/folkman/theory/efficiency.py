@@ -29,7 +29,7 @@ class Setting(NamedTuple):
 
     nodes: int
     gamma: int  # slots a sharing round, or up and down of a server's round, takes
-    message_bits: int  # S
+    message_bits: int  # bits of a message, S
     local_steps: int = 1  # E, or AdaFL's tau where it is fixed
 
 
@@ -37,14 +37,14 @@ class Efficiency(NamedTuple):
     """One quantity of one run: measured, as Table I prints it, and corrected."""
 
     label: str
-    quantity: str  # kappa, rounds, bits
-    measured: float  # in the run
-    printed: float  # by Table I
-    corrected: float  # by the corrected formula
+    quantity: str  # what is compared: kappa, rounds or bits
+    measured: float  # value in the run
+    printed: float  # value by Table I
+    corrected: float  # value by the corrected formula
 
 
 def compare_efficiency(
-    run: Run,  # to look at
+    run: Run,  # run to look at
     setting: Setting,  # what the formulas need
 ) -> list[Efficiency]:
     """Return kappa, rounds and bits of a run beside the formulas.

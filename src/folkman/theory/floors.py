@@ -49,9 +49,9 @@ DEPENDENT = 1e-12
 class Parts(NamedTuple):
     """The quadratics of all nodes."""
 
-    curvature: Float[ndarray, "node d d"]  # A_i
-    least: Float[ndarray, "node d"]  # x_i
-    share: Float[ndarray, " node"]  # alpha_i
+    curvature: Float[ndarray, "node d d"]  # curvature of each node, A_i
+    least: Float[ndarray, "node d"]  # where each node has its least loss, x_i
+    share: Float[ndarray, " node"]  # share of each node in the loss, alpha_i
 
 
 class Floor(NamedTuple):
@@ -93,7 +93,7 @@ def floor_of(
 def spaces_of(
     # (node, basis) -> columns that span all its gradients there
     gradients: Callable[[int, ndarray], ndarray],
-    shape: tuple[int, int],  # (node, d)
+    shape: tuple[int, int],  # number of nodes, and of parameters
     slots: int,
     compute_slots: int | Sequence[int],
     message_slots: int,

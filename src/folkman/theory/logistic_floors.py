@@ -52,8 +52,8 @@ class LogisticParts(NamedTuple):
     """The samples of all nodes."""
 
     margins: Sequence[Float[ndarray, "sample d"]]  # z = y x of each node, y = -1 or 1
-    share: Float[ndarray, " node"]  # alpha_i
-    l2: float  # mu
+    share: Float[ndarray, " node"]  # share of each node in the loss, alpha_i
+    l2: float  # weight of the penalty, mu
 
     def loss(self, w: ndarray) -> tuple[float, ndarray, ndarray]:
         """Return F, its gradient and its second derivative."""

@@ -57,26 +57,27 @@ BARELY = 1e-9
 class Quadratics(NamedTuple):
     """The losses of all nodes."""
 
-    curvature: Float[ndarray, "node d d"]  # H_i, symmetric
-    centre: Float[ndarray, "node d"]  # o_i
-    shares: Float[ndarray, " node"]  # alpha_i
+    curvature: Float[ndarray, "node d d"]  # curvature of each node, H_i, symmetric
+    centre: Float[ndarray, "node d"]  # where each node has its least loss, o_i
+    shares: Float[ndarray, " node"]  # share of each node in the loss, alpha_i
 
 
 class Setting(NamedTuple):
     """What enters v_i: the ages, and how much of the own newest progress."""
 
-    ages: Int[ndarray, "rx tx"]  # a_ij; the diagonal is not looked at
-    own_age: Int[ndarray, " node"]  # b_i
+    ages: Int[ndarray, "rx tx"]  # ages of the copies, a_ij; the diagonal is not looked at
+    own_age: Int[ndarray, " node"]  # age of the own part, b_i
     rho: Float[ndarray, " node"]  # share of the own newest progress
-    set_back: Float[ndarray, " node"] | None = None  # sigma_i; None: 0
+    # share sigma_i of the mean pace that is taken back; None: 0
+    set_back: Float[ndarray, " node"] | None = None
 
 
 class FixedPoint(NamedTuple):
     """Where a stable run ends."""
 
-    mean: Float[ndarray, " d"]  # w
-    used: Float[ndarray, "node d"]  # v_i
-    slopes: Float[ndarray, "node d"]  # g_i = grad F_i(v_i); sum_i alpha_i g_i = 0
+    mean: Float[ndarray, " d"]  # w, the network's model
+    used: Float[ndarray, "node d"]  # models that the gradients are taken at, v_i
+    slopes: Float[ndarray, "node d"]  # gradients g_i = grad F_i(v_i); sum_i alpha_i g_i = 0
 
 
 class Chosen(NamedTuple):
@@ -84,8 +85,8 @@ class Chosen(NamedTuple):
 
     rho: float  # share of the own newest progress
     excess: float  # predicted F(w) - F* after the horizon
-    bias: float  # of it what remains for ever
-    radius: float  # spectral radius
+    bias: float  # part of it that remains for ever
+    radius: float  # spectral radius of the recursion; below 1 it is stable
 
 
 def setting(
@@ -117,7 +118,7 @@ def named(
     own: str | float,  # option `own` of Algorithm 1, or rho as a number
     ages: Int[ndarray, "rx tx"],
     shares: Float[ndarray, " node"],
-    alike: float = 0.0,  # a_i of `adaptive`
+    alike: float = 0.0,  # a_i of `adaptive`, how alike the nodes are
 ) -> Setting:
     """Return the setting of an option `own` of Algorithm 1; `alike` is a_i of `adaptive`."""
     shares = np.asarray(shares, float)
@@ -245,7 +246,7 @@ def bias_bound(
 def stable_step(
     q: Quadratics,
     s: Setting,
-    halvings: int = 30,  # of the bracket at the end
+    halvings: int = 30,  # halvings of the bracket at the end
 ) -> float:
     """Return the step at which stability is lost first: stable below it, not just above.
 

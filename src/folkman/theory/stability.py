@@ -43,10 +43,11 @@ class Advice(NamedTuple):
 
     curvature: float  # largest |eigenvalue| met: of F at w(0) and along the probe
     curvature_nodes: float  # the same of the single F_i: L_1 from below
-    limit: float  # of eta_b L, for these ages
-    stable_below: float  # eta
-    proved: float | None  # eta, where an upper bound of L is known
-    advised: float  # eta
+    limit: float  # largest stable eta_b L, for these ages
+    stable_below: float  # eta below which a run is stable, for the curvature that was met
+    # largest eta that Theorem C covers; None where no upper bound of L is known
+    proved: float | None
+    advised: float  # eta to take: half of `stable_below`
     max_age: int  # largest age of a copy
     effective_age: float  # A_2, never above the largest
 

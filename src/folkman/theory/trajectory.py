@@ -45,7 +45,7 @@ Fixed: TypeAlias = tuple[Array, Array, Array]
 class Trajectory(NamedTuple):
     """What a run was, slot by slot: g_i = grad F_i(v_i), F = F_b, all norms Euclidean."""
 
-    step: float  # eta_b
+    step: float  # step of the network's model, eta_b
     weights: Floats  # (node,) beta_i
     shares: Floats  # (node,) alpha_i
     scales: Floats  # (node,) c_i

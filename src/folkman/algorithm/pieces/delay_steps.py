@@ -68,8 +68,8 @@ class DelayMemory(NamedTuple):
     """What a policy remembers; empty arrays where it needs nothing."""
 
     recent: Array  # (WINDOW,) or (0,): own last steps, newest first
-    point: Array  # (d,) or (0,): of the last gradient
-    grad: Array  # (d,) or (0,)
+    point: Array  # (d,) or (0,): where the last gradient was taken
+    grad: Array  # (d,) or (0,): the last gradient
     smoothness: Array  # () estimate of L
     swing: Array  # (2,) or (0,): <dg, dv> and <dv, dv> of `stable`, slowly forgotten
 

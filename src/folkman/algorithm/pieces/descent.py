@@ -36,9 +36,9 @@ class Taken(NamedTuple):
 class MovingState(NamedTuple):
     """What a node remembers: the method's own, its velocity, and where its gradient is taken."""
 
-    own: State  # of the method
+    own: State  # state of the method
     velocity: Array | None  # (d,) u_i; None without momentum
-    taken: Taken | None = None  # None without weight decay
+    taken: Taken | None = None  # the gradient in work; None without weight decay
 
 
 class Descent(NamedTuple):

@@ -244,7 +244,7 @@ def _by_round(
 
 def of_round(
     rounds: NDArray[np.floating],  # W of each round, (round, rx, tx)
-    number: Array,  # of the round, from 0
+    number: Array,  # number of the round, from 0
 ) -> Array:
     """Return W (rx, tx) of a round counted from 0, or of the round of each entry."""
     nodes = jnp.arange(rounds.shape[1])

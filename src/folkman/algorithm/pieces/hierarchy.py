@@ -27,19 +27,24 @@ class Hierarchy(Travel):
     role = "cells around stations"
     a_round = "I ({up}) + {down}"
 
-    cells: int  # their number; node i is in cell i mod `cells`
-    station: Server  # of each cell
-    root: Server  # above the stations
+    cells: int  # number of cells; node i is in cell i mod `cells`
+    station: Server  # the server of each cell
+    root: Server  # the server above the stations
     ready: Callable[[State], Array]  # state -> whether the node has an upload
-    asks: Callable[[State], Array]  # of a station's state: does it want to send to the root?
-    asked: Callable[[State], Array]  # of a station's state: what it sends there
-    hears: Callable[[State, Array], State]  # a station's state and the root's message
+    asks: Callable[[State], Array]  # a station's state -> whether it wants to send to the root
+    asked: Callable[[State], Array]  # a station's state -> what it sends to the root
+    hears: Callable[[State, Array], State]  # (a station's state, the root's message) -> state
     backhaul_slots: int = 0  # slots of a message between a station and the root
 
     @property
     def servers(self) -> tuple[Server, ...]:
         """Return the station and the root."""
         return (self.station, self.root)
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether there are slots in which a node does not want a gradient."""
+        return True
 
     def computes(self, state: State) -> Array:
         """Tell whether the node has work left."""

@@ -35,7 +35,7 @@ class Gradient(NamedTuple):
     value: Float[Array, " d"]  # grad F_i(v)
     loss: Float[Array, ""]  # F_i(v)
     inbox: Inbox
-    key: Array  # of the draws that go with it
+    key: Array  # JAX random key of the draws that go with it
     taken: Int[Array, ""]  # gradients of this round before it
     updates: Int[Array, ""]  # gradients before it in all
     rounds: Int[Array, ""]  # rounds done

@@ -49,7 +49,7 @@ def combine(
     inbox: Inbox,
     weights: Array | None = None,
     own: Array | None = None,  # the node's own model; None: the held ones alone
-    own_weight: ArrayLike = 0.0,  # of the own model
+    own_weight: ArrayLike = 0.0,  # weight of the own model
 ) -> Array:
     """Put the held models, and the node's `own` if there is one, together.
 

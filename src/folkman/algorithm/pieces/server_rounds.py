@@ -34,7 +34,7 @@ class Round(NamedTuple):
     """What a server has at the end of a round."""
 
     inbox: Inbox  # the newest upload of each node, zeros before its first
-    weights: Array  # (node,) of those that took part and were finite, their sum is 1
+    weights: Array  # (node,) weights of those that took part and were finite, their sum is 1
     taken: Array  # () which part of all weights took part
     shares: Array  # (node,) alpha_i, or 1 / I where the method weighs nodes alike; of all nodes
 
@@ -80,8 +80,8 @@ class CentreState(NamedTuple):
 
 def in_server_rounds(
     name: str,
-    half: Half,  # of the node
-    centre: Centre,  # of the server
+    half: Half,  # the node's half of the method
+    centre: Centre,  # the server's half of the method
     *,
     local_steps: int = 1,
     sampling: Sampling = EVERYONE,  # the part of the nodes that takes part in a round

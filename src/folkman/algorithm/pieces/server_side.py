@@ -30,8 +30,8 @@ class WorkerState(NamedTuple):
 
     params: Array  # (d,) w_i
     anchor: Array  # (d,) w^a, or with `travels` its last upload; (0,) where nothing needs it
-    version: Array  # () a
-    factor: Array  # () r_i
+    version: Array  # () version of the model that it began from, a
+    factor: Array  # () factor of its steps, r_i
     node: Array  # () its number
     steps: Array  # () local steps done since it received the model
     updates: Array  # () updates done in all
@@ -83,7 +83,8 @@ def around_server(
     travels: Callable[[Array], Array] | None = None,
     restarts: bool = False,  # whether a new model ends the work on the one before
     declares: Declares = Declares(),  # noqa: B008 - immutable
-    server_price: Price | None = None,  # of the server's message; None: every entry as a parameter
+    # price of the server's message; None: every entry as a parameter
+    server_price: Price | None = None,
     # versions behind of each upload; None: by the server's count
     late: Callable[[State, Inbox], Array] | None = None,
     sampling: Sampling = EVERYONE,  # the part of the nodes that works at a time

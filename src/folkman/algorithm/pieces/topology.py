@@ -46,7 +46,7 @@ MATCHINGS = 1024
 class Kind(NamedTuple):
     """What a graph is."""
 
-    text: str  # one line
+    text: str  # what `folkman graphs` says of it
     directed: bool = False  # may a node be heard by one that it does not hear?
     varies: bool = False  # has each round its own edges?
 

@@ -78,10 +78,10 @@ export class Table {
   }
 }
 
-// What went wrong, and what to try.
+// What went wrong, and what to try; or, calmly, what else was seen.
 export class Wrong {
-  constructor() {
-    this.element = make("ul", { class: "wrong", "aria-label": "What went wrong", hidden: true });
+  constructor(kind = "wrong", name = "What went wrong") {
+    this.element = make("ul", { class: kind, "aria-label": name, hidden: true });
   }
 
   show(lines) {

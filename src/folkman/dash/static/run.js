@@ -54,10 +54,12 @@ export class RunPage {
     const runs = card("Runs");
     runs.body.append(this.list.element);
     this.wrong = new Wrong();
+    this.noted = new Wrong("noted", "Also seen");
     this.main.replaceChildren(
       this.wrong.element,
       make("div", { class: "bar" }, this.axis, this.seeds, this.zoom.button, legend),
       make("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
+      this.noted.element,
       make("div", { class: "cards half" }, make("div", { class: "stack" }, this.cell.element, this.cell.air.element), make("div", { class: "stack" }, this.cell.table.element, runs.element)));
   }
 
@@ -83,13 +85,12 @@ export class RunPage {
     if (this.shown && !follow.length) this.cell.runs.querySelector("select").value = this.shown;
   }
 
-  // A line for each label with runs that went nowhere, or whose loss rose again: why, and what to try.
+  // A line for each label with runs that went nowhere: why, and what to try.
   complaints() {
-    const lost = this.groups.flatMap((group) => ["diverged", "not learning"].flatMap((word) => {
+    return this.groups.flatMap((group) => ["diverged", "not learning"].flatMap((word) => {
       const bad = group.runs.filter((run) => (run.verdict || run.status) === word);
       return bad.length ? [`${group.label}: ${bad.length} of ${group.runs.length} runs ${word}; ${bad[0].reason || bad[0].message || "try a smaller step or less delay"}`] : [];
     }));
-    return [...lost, ...(this.about.swings ?? [])];
   }
 
   toggle(label, shown) {
@@ -163,6 +164,7 @@ export class RunPage {
     }
     this.offer();
     this.wrong.show(this.complaints());
+    this.noted.show(this.about.swings ?? []);
     for (const chart of this.charts) chart.draw(this.groups, this.x, this.about.axes, this.each);
     const rows = [...this.runs.values()];
     this.list.show(rows.map((run) => [run.label, String(run.seed), run.verdict || run.status, `${number(run.done, 7)} of ${run.slots ?? this.about.slots}`, number(run.series.last("train_loss")), number(run.series.last("test_accuracy")), number(run.series.last("mean_age"))]), (index) => ["diverged", "stopped", "not learning"].includes(rows[index].verdict || rows[index].status));

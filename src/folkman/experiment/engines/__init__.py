@@ -91,9 +91,18 @@ class Crew(NamedTuple):
     private_key: str | None = None
 
 
+MOST_WORKERS = 4096
+"""Worker processes of one machine: more would share its memory into nothing."""
+
+
 def check_crew(crew: Crew) -> None:
     """Refuse a crew that cannot work before anything is made."""
     require(crew.workers >= 1, f"--workers must be at least 1, got {crew.workers}")
+    require(
+        crew.workers <= MOST_WORKERS,
+        f"--workers must be at most {MOST_WORKERS}, got {crew.workers}; one for each core is most "
+        "that helps",
+    )
     if crew.engine not in ("here", "processes"):
         from folkman.experiment.engines.dask import check_crew as check_dask
 
