@@ -358,4 +358,38 @@ MENDED: dict[str, Plan] = {
         liars=((3, "equivocation"),),
         faults=(Fault("kill", 0, 0.8558868201372343, 0.9359097595847852),),
     ),
+    # A neighbour told of a later life just before a slot ended. The disk was writing its number as
+    # the state was due, and the state was not saved until another slot had been lived.
+    "a state was saved a slot late on a band": _PLAN._replace(
+        seed=3025847,
+        method="band_sum",
+        slots=6,
+        slot_s=0.5,
+        heal_s=1.7999999999999998,
+        end_s=13.8,
+        liars=((0, "acknowledges_all"),),
+        faults=(
+            Fault("failing", 1, 0.027197838601428135, 0.5271978386014281),
+            Fault("damaged_list", 2, 0.03116881123114389, 1.7999999999999998),
+            Fault("failing", 1, 0.19583305318214544, 1.7999999999999998),
+        ),
+    ),
+    # The same on the emulated channel.
+    "a state was saved a slot late": _PLAN._replace(
+        seed=3028855,
+        method="emulated",
+        nodes=5,
+        slot_s=0.5,
+        steps=12,
+        heal_s=3.5999999999999996,
+        end_s=15.6,
+        liars=((0, "old_life"),),
+        faults=(
+            Fault("revoke", 2, 0.5041926794242734, 1.0041926794242735),
+            Fault("cut", 1, 0.6569139410004494, 2.1569139410004494),
+            Fault("revoke", 0, 0.9246667318080224, 3.5999999999999996),
+            Fault("cut", 4, 1.729510560487709, 3.5999999999999996, 1.0),
+            Fault("revoke", 4, 1.9725600079267753, 3.5999999999999996),
+        ),
+    ),
 }
