@@ -392,4 +392,29 @@ MENDED: dict[str, Plan] = {
             Fault("revoke", 4, 1.9725600079267753, 3.5999999999999996),
         ),
     ),
+    # A liar acknowledged the server's first answer, which was lost on its way to it. It waited for
+    # that answer, the server for the liar, and the others for the server.
+    "a server was waited for that waits for a liar": _PLAN._replace(
+        seed=3003183,
+        method="server",
+        nodes=2,
+        slots=20,
+        slot_s=0.5,
+        steps=20,
+        heal_s=6.0,
+        end_s=34.0,
+        liars=((1, "acknowledges_all"),),
+        faults=(Fault("loss", 4294967295, 0.0, 6.0, 0.9, 1),),
+    ),
+    # Three times in a row a liar's message of a round was not finite. Its neighbour waited for it,
+    # and all others for that one.
+    "a round was waited for in which poison was not finite": _PLAN._replace(
+        seed=3021887,
+        nodes=4,
+        slots=8,
+        heal_s=4.8,
+        end_s=12.8,
+        liars=((3, "poison"),),
+        faults=(Fault("asked", 3, 0.4679710394363737, 4.8),),
+    ),
 }
