@@ -417,4 +417,19 @@ MENDED: dict[str, Plan] = {
         liars=((3, "poison"),),
         faults=(Fault("asked", 3, 0.4679710394363737, 4.8),),
     ),
+    # The message before the last waited behind one whose answer was refused, until the run had ended
+    # and the state was saved with both. Invariant 2 looked at the last of them alone.
+    "a message that was saved beside the last was said to be lost": _PLAN._replace(
+        seed=5100165,
+        nodes=2,
+        slots=6,
+        slot_s=0.5,
+        steps=3,
+        heal_s=1.7999999999999998,
+        end_s=15.8,
+        faults=(
+            Fault("kill", 0, 0.20341533089825112, 0.4079651289817011),
+            Fault("lost", 0, 0.8027020464017827, 1.7999999999999998, 1.0),
+        ),
+    ),
 }
