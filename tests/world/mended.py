@@ -417,7 +417,7 @@ MENDED: dict[str, Plan] = {
         liars=((3, "poison"),),
         faults=(Fault("asked", 3, 0.4679710394363737, 4.8),),
     ),
-    # The message before the last waited behind one whose answer was refused. Meanwhile the run ended
+    # The message before the last waited behind one whose answer was refused. Then the run ended
     # and the state was saved with both. Invariant 2 looked at the last of them alone.
     "a message that was saved beside the last was said to be lost": _PLAN._replace(
         seed=5100165,
