@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import shell
-from folkman.cli import COMMANDS, SECTIONS
+from folkman.cli import COMMANDS, SECTIONS, app
 
 FAST = [
     "--set",
@@ -266,6 +267,16 @@ def test_the_help_has_every_command_once_under_what_it_is_for(tmp_path, monkeypa
         assert re.findall(r"^  ([a-z-]+) ", own, re.MULTILINE) == list(names)
     assert max(map(len, told.splitlines())) <= 80
     assert "..." not in told.replace("COMMAND [ARGS]...", "")
+
+
+@pytest.mark.parametrize("group", [(), ("certs",), ("data",), ("fleet",), ("theory",)])
+def test_no_summary_of_a_command_is_cut_on_a_narrow_terminal(group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    told = CliRunner().invoke(app, [*group, "--help"]).stdout
+
+    assert "Commands" in told or "commands" in told or not group
+    assert not [line for line in told.splitlines()[1:] if line.rstrip().endswith(("...", "…"))]
 
 
 @pytest.mark.process

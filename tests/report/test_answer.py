@@ -1,6 +1,7 @@
 """The answer at the top of a report: the textbook's paired test, and costs counted by hand."""
 
 import itertools
+import re
 from html import unescape
 from math import nan
 
@@ -44,7 +45,19 @@ def test_the_winner_leads_by_the_interval_and_p_of_a_paired_t_test():
     test = stats.ttest_rel(b, a)
     low, high = test.confidence_interval(0.95)
     assert f"is {np.mean(b) - np.mean(a):.3g} higher" in second
-    assert f"95 % interval {low:.2g} to {high:.2g}, 4 seeds paired, p = {test.pvalue:.2g}" in second
+    assert f"95 % interval {low:.3g} to {high:.3g}, 4 seeds paired, p = {test.pvalue:.2g}" in second
+
+
+def test_a_narrow_interval_is_told_with_the_digits_that_it_has():
+    """The difference lies between the ends, as they are printed."""
+    runs = [run("a", s, [1.0, 0.1 + v]) for s, v in enumerate((0.0, 0.0002, 0.0004))]
+    runs += [run("b", s, [1.0, 0.427 + v]) for s, v in enumerate((0.0001, 0.0002, 0.0003))]
+
+    second = answer(runs, {})[1]
+
+    low, high = (float(end) for end in re.findall(r"interval ([\d.]+) to ([\d.]+),", second)[0])
+    assert low < 0.327 < high
+    assert high - low < 0.001
 
 
 def test_a_lead_within_chance_is_no_lead():
@@ -212,7 +225,7 @@ def test_the_winner_is_that_of_the_seeds_that_methods_share():
 
     assert said[0].startswith("Tied in training loss: b 0.275 ± ")
     assert "; a 0.7" in said[0]
-    assert "no clear lead: a cannot be told from b (95 % interval -0.13 to 0.98, 4" in said[1]
+    assert "no clear lead: a cannot be told from b (95 % interval -0.132 to 0.982, 4" in said[1]
     assert said[2] == "With too few seeds, and so not ranked: c (one seed)."
     assert not any("With one seed" in line for line in said)
 

