@@ -171,6 +171,32 @@ def silent_after_heal() -> int:
     return broken_by(change, asked=9)
 
 
+def silent_in_rounds_among_poison() -> int:
+    """A node sends nothing any more, and not for a liar that poisons."""
+    return silent_beside((2, "poison"), "rounds")
+
+
+def silent_in_rounds_among_false_answers() -> int:
+    """A node sends nothing any more, and not for a liar that acknowledges all."""
+    return silent_beside((2, "acknowledges_all"), "rounds")
+
+
+def silent_to_its_server() -> int:
+    """A node sends its server nothing any more, and not for a liar that acknowledges all."""
+    return silent_beside((2, "acknowledges_all"), "server")
+
+
+def silent_beside(liar: tuple[int, str], method: str) -> int:
+    """Silence node 0 once it has taken some steps."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.node.steps > 3:
+            return [effect for effect in effects if not isinstance(effect, Publish)]
+        return effects
+
+    return broken_by(change, PLAN._replace(method=method, liars=(liar,)), asked=9)
+
+
 def acknowledges_unheard() -> int:
     """A node acknowledges the message after the one that it took."""
 
@@ -645,6 +671,9 @@ CASES: tuple[Callable[[], int], ...] = (
     state_never_saved,
     beyond_share,
     silent_after_heal,
+    silent_in_rounds_among_poison,
+    silent_in_rounds_among_false_answers,
+    silent_to_its_server,
     acknowledges_unheard,
     unacknowledged,
     slot_twice,

@@ -358,4 +358,78 @@ MENDED: dict[str, Plan] = {
         liars=((3, "equivocation"),),
         faults=(Fault("kill", 0, 0.8558868201372343, 0.9359097595847852),),
     ),
+    # A neighbour told of a later life just before a slot ended. The disk was writing its number as
+    # the state was due, and the state was not saved until another slot had been lived.
+    "a state was saved a slot late on a band": _PLAN._replace(
+        seed=3025847,
+        method="band_sum",
+        slots=6,
+        slot_s=0.5,
+        heal_s=1.7999999999999998,
+        end_s=13.8,
+        liars=((0, "acknowledges_all"),),
+        faults=(
+            Fault("failing", 1, 0.027197838601428135, 0.5271978386014281),
+            Fault("damaged_list", 2, 0.03116881123114389, 1.7999999999999998),
+            Fault("failing", 1, 0.19583305318214544, 1.7999999999999998),
+        ),
+    ),
+    # The same on the emulated channel.
+    "a state was saved a slot late": _PLAN._replace(
+        seed=3028855,
+        method="emulated",
+        nodes=5,
+        slot_s=0.5,
+        steps=12,
+        heal_s=3.5999999999999996,
+        end_s=15.6,
+        liars=((0, "old_life"),),
+        faults=(
+            Fault("revoke", 2, 0.5041926794242734, 1.0041926794242735),
+            Fault("cut", 1, 0.6569139410004494, 2.1569139410004494),
+            Fault("revoke", 0, 0.9246667318080224, 3.5999999999999996),
+            Fault("cut", 4, 1.729510560487709, 3.5999999999999996, 1.0),
+            Fault("revoke", 4, 1.9725600079267753, 3.5999999999999996),
+        ),
+    ),
+    # A liar acknowledged the server's first answer, which was lost on its way to it. It waited for
+    # that answer, the server for the liar, and the others for the server.
+    "a server was waited for that waits for a liar": _PLAN._replace(
+        seed=3003183,
+        method="server",
+        nodes=2,
+        slots=20,
+        slot_s=0.5,
+        steps=20,
+        heal_s=6.0,
+        end_s=34.0,
+        liars=((1, "acknowledges_all"),),
+        faults=(Fault("loss", 4294967295, 0.0, 6.0, 0.9, 1),),
+    ),
+    # Three times in a row a liar's message of a round was not finite. Its neighbour waited for it,
+    # and all others for that one.
+    "a round was waited for in which poison was not finite": _PLAN._replace(
+        seed=3021887,
+        nodes=4,
+        slots=8,
+        heal_s=4.8,
+        end_s=12.8,
+        liars=((3, "poison"),),
+        faults=(Fault("asked", 3, 0.4679710394363737, 4.8),),
+    ),
+    # The message before the last waited behind one whose answer was refused. Then the run ended
+    # and the state was saved with both. Invariant 2 looked at the last of them alone.
+    "a message that was saved beside the last was said to be lost": _PLAN._replace(
+        seed=5100165,
+        nodes=2,
+        slots=6,
+        slot_s=0.5,
+        steps=3,
+        heal_s=1.7999999999999998,
+        end_s=15.8,
+        faults=(
+            Fault("kill", 0, 0.20341533089825112, 0.4079651289817011),
+            Fault("lost", 0, 0.8027020464017827, 1.7999999999999998, 1.0),
+        ),
+    ),
 }

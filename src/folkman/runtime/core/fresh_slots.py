@@ -60,7 +60,7 @@ class FreshSlots(FreshPace):
             return
         if self._begun:
             self._slot, self._begun = self._slot + 1, False
-            core.saving.now_and_then(now_s)
+        core.saving.now_and_then(now_s)  # the disk may have been busy as the slot ended
         if not core.goes_on():
             core.finish()
             return

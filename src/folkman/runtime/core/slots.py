@@ -49,7 +49,7 @@ class EmulatedSlots(Pace):
         if self._lived is not None:
             self._send(core, self._lived, now_s)
             self._slot, self._lived = self._lived + 1, None
-            core.saving.now_and_then(now_s)
+        core.saving.now_and_then(now_s)  # the disk may have been busy as the slot ended
         if not core.goes_on():
             core.finish()
             return

@@ -51,7 +51,6 @@ class _Disk:
         self.open: dict[int, int | None] = {}  # ticket -> steps in its state, None: no state
         self.state_s = math.inf  # when a state was last to be saved, or the count of time began
         self.failed_s = self.stop_s = -math.inf
-        self.overdue = False
         self.taken = self.refused = 0
         self.steps: int | None = None
         self.slot = slot  # the next to live
@@ -92,10 +91,8 @@ class Saves(Invariant):
             self._look_at(seen, of, save, now_s)
         if seen.of(Compute) and not seen.world.setting.counts_on:
             late = now_s - of.state_s > seen.world.setting.settings.save_every_s + 1e-6
-            overdue = late and not of.open
-            if overdue and of.overdue:
+            if late and not of.open:
                 raise broken(self, f"node {number} has saved nothing for {now_s - of.state_s} s")
-            of.overdue = overdue
         if core.phase is Phase.WRITE and not of.open:
             raise broken(self, f"node {number} has a result, its disk is idle, and it waits")
         if core.phase is Phase.STOP and of.stop_s == -math.inf:
@@ -132,7 +129,7 @@ class Saves(Invariant):
             raise broken(self, f"node {number} does not give its disk a second")
         of.open[save.ticket] = None if save.state is None else int(save.state["counters"][STEPS])
         if save.state is not None:
-            of.state_s, of.overdue = now_s, False
+            of.state_s = now_s
 
     def _look_at_notes(self, seen: Seen, of: _Disk) -> None:
         """See that the journal has every slot, one after the other, and every message."""

@@ -72,7 +72,8 @@ class SavedFirst(Invariant):
             left = durable.read_state(seen.host.disk.survivor(), FINGERPRINT).arrays
             if left is None:
                 raise broken(self, f"node {number} sends {sequence} and has saved nothing")
-            again = "sent" in left and left["sent"].tobytes() == header.data
+            kept = [left[name].tobytes() for name in ("sent", "sent.before") if name in left]
+            again = header.data in kept
             if not again and int(left["counters"][SEQUENCE]) + 1 != sequence:
                 text = f"node {number} sends {sequence}; after a crash it would go on from"
                 raise broken(self, f"{text} {int(left['counters'][SEQUENCE])}")

@@ -22,6 +22,9 @@ __all__ = ["FreshAfterHeal", "HonestHealth", "InStep", "Together", "TwinSpread"]
 
 BLOCKS_ROUNDS = ("never_acknowledges", "wrong_round", "flapping", "old_life", "flood")
 """Lies with which a member of a round keeps its neighbours waiting: lock-step has no remedy."""
+MOST_REFUSED = 2
+"""Messages of one round that a node may refuse after heal because they are not finite: until a liar
+says the next, a quarter of the limit goes by."""
 EXCLUDES = ("revoke", "expire", "skew", "jump")
 """Faults by which a member is none for a while."""
 AHEAD = 2
@@ -57,6 +60,7 @@ class FreshAfterHeal(Invariant):
         self._before: dict[tuple[int, int], int] = {}
         self._best: dict[tuple[int, int], int] = defaultdict(int)
         self._apart = 0  # slots between the first and the last, as faults end
+        self._refused: dict[int, int] = {}  # member -> messages that were not finite, as faults end
 
     def asks(self, world: "World") -> bool:
         """In rounds a liar may keep its neighbours waiting, and so does one who lost its state.
@@ -75,6 +79,7 @@ class FreshAfterHeal(Invariant):
         self._apart = max(slots, default=0) - min(slots, default=0)
         for host in _alive_honest(world):
             core: Any = host.core
+            self._refused[host.number] = core.node.mailbox.refused["finite"]
             for sender in world.setting.heard_by(host.number):
                 other = world.hosts[sender]
                 if other.lie is None and other.is_alive:
@@ -103,9 +108,32 @@ class FreshAfterHeal(Invariant):
             )
             misled = {receiver, sender} & world.auditor.misled
             if not done and not misled and self._best[receiver, sender] <= before:
+                if world.setting.counts_on and self._is_held_up(world):
+                    return
                 waited_s = world.plan.end_s - world.plan.heal_s
                 text = f"node {receiver} heard nothing new of {sender} in {waited_s:.1f} s"
                 raise broken(self, text)
+
+    def _is_held_up(self, world: "World") -> bool:
+        """Tell whether all wait for a liar, in rounds or around a server.
+
+        It may wait itself for a message that it said it holds, and that is not sent again for that.
+        In rounds what it says may also not be finite, time after time.
+        """
+        lies = dict(world.plan.liars)
+        for host in _alive_honest(world):
+            core: Any = host.core
+            refused = core.node.mailbox.refused["finite"] - self._refused.get(host.number, 0)
+            if world.plan.method == "rounds" and refused > MOST_REFUSED:
+                return True
+            for peer in world.setting.heard_by(host.number):
+                liar: Any = world.hosts[peer].core
+                if liar is None or lies.get(peer) != "acknowledges_all":
+                    continue
+                held = liar.node.mailbox.newest_with_next_round(host.number)
+                if core.sending.holds(peer) > held:
+                    return True
+        return False
 
 
 class Together(Invariant):
