@@ -1,7 +1,10 @@
 """What would end the nodes of a cluster at their start is found before, or told at once."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from functools import partial
 from types import SimpleNamespace
 
@@ -40,6 +43,32 @@ def test_a_missing_package_leaves_no_folder_behind(folkman, tmp_path, monkeypatc
     done = folkman("up", *FEW, "--out", "c")
     assert done.returncode == 2
     assert "pip install 'folkman[devices]'" in done.stderr
+    assert not (tmp_path / "c").exists()
+
+
+def test_an_installation_without_the_extra_says_which_to_install(tmp_path):
+    """A process of its own, in which the packages of the extra cannot be imported."""
+    hidden = ("blake3", "cryptography", "msgspec", "zenoh")
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "sitecustomize.py").write_text(
+        f"import sys\nfor name in {hidden}:\n    sys.modules[name] = None\n"
+    )
+    command = [sys.executable, "-m", "folkman", "up", *FEW, "--out", "c"]
+
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(bare)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert "pip install 'folkman[devices]'" in done.stderr
+    assert "Traceback" not in done.stderr
     assert not (tmp_path / "c").exists()
 
 
