@@ -7,9 +7,10 @@ invariant has a case, so that none of them is unable to fail.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 os.environ["FOLKMAN_ARITHMETIC"] = "numpy"
@@ -719,36 +720,57 @@ CASES: tuple[Callable[[], int], ...] = (
 
 
 def unlike_their_source() -> list[str]:
-    """Return the functions of the runtime that are not what their files say, after a schedule."""
+    """Return the functions of the runtime that are not what their files say, after a schedule.
+
+    Every function of a file is looked up by its name, so that one that was replaced is found
+    wherever the other comes from.
+    """
     run_plan(PLAN)
     wrong, looked_at = [], 0
     for name, module in sorted(sys.modules.items()):
         if name.startswith("folkman.runtime.") and ".world" not in name and module.__file__:
-            written = _codes(compile(Path(module.__file__).read_bytes(), module.__file__, "exec"))
-            for function in _functions(module):
+            source = compile(Path(module.__file__).read_bytes(), module.__file__, "exec")
+            for place, codes in _written(source).items():
                 looked_at += 1
-                if function.__code__ not in written:
-                    wrong.append(f"{name}.{function.__qualname__}")
+                if _code_at(module, place) not in codes:
+                    wrong.append(f"{name}.{place}")
     return wrong if looked_at > 100 else ["nothing was looked at"]
 
 
-def _codes(code: CodeType) -> set[CodeType]:
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return {code, *(found for each in inner for found in _codes(each))}
+def unlike_when_replaced() -> list[str]:
+    """Return what is found where a method, a function and what one module took are replaced."""
+    kept = Core.next_s, durable.save_state
+    Core.next_s = lambda self, *given: kept[0](self, *given)  # type: ignore[method-assign]
+    durable.save_state = lambda *given: kept[1](*given)
+    try:
+        return unlike_their_source()
+    finally:
+        Core.next_s, durable.save_state = kept  # type: ignore[method-assign]
 
 
-def _functions(module: ModuleType) -> Iterator[FunctionType]:
-    for item in vars(module).values():
-        if getattr(item, "__module__", None) != module.__name__:
+def _written(code: CodeType) -> dict[str, set[CodeType]]:
+    """Return the functions of a file by their names; a property has one for each of its halves."""
+    found: dict[str, set[CodeType]] = {}
+    for each in code.co_consts:
+        if not isinstance(each, CodeType) or each.co_name.startswith("<"):
             continue
-        for each in (item, *(vars(item).values() if isinstance(item, type) else ())):
-            inner = getattr(each, "fget", None) or getattr(each, "__func__", None) or each
-            if (
-                isinstance(inner, FunctionType)
-                and inner.__module__ == module.__name__
-                and inner.__code__.co_filename == module.__file__
-            ):
-                yield inner
+        if each.co_flags & CO_OPTIMIZED:  # a function; the others are bodies of classes
+            found.setdefault(each.co_qualname, set()).add(each)
+        else:
+            found.update(_written(each))
+    return found
+
+
+def _code_at(module: ModuleType, place: str) -> CodeType | None:
+    """Return the code that is run under a name of a module."""
+    item: Any = module
+    for part in place.split("."):
+        item = vars(item).get(part)
+        if item is None:
+            return None
+    for inner in ("fget", "__func__", "__wrapped__"):
+        item = getattr(item, inner, item)
+    return getattr(item, "__code__", None)
 
 
 def main() -> None:
@@ -763,6 +785,7 @@ def main() -> None:
         found["again"] = [run_plan(PLAN).digest, run_plan(PLAN).digest]
         found["other"] = run_plan(PLAN._replace(seed=2)).digest
         found["unlike"] = unlike_their_source()
+        found["replaced"] = unlike_when_replaced()
         found["jax"] = "jax" in sys.modules
         found["page"] = page(*watch(PLAN._replace(liars=((1, "flood"),))))
         found["core"] = type(Setting(PLAN).core(0, lambda *_: True)) is Core

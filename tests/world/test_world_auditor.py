@@ -119,6 +119,8 @@ def test_a_seed_has_one_trace_and_another_seed_another(found):
 def test_the_core_of_the_world_is_the_core_of_devices_unchanged(found):
     assert found["core"] is True
     assert found["unlike"] == []
+    replaced = ["folkman.runtime.core.core.Core.next_s", "folkman.runtime.durable.save_state"]
+    assert found["replaced"] == replaced
     assert found["jax"] is False
 
 

@@ -1,4 +1,4 @@
-"""Two thousand schedules in every run of the tests: faults, liars, crashes, twenty sentences."""
+"""Two thousand schedules in every run of the tests: faults, liars, crashes, and what holds."""
 
 import json
 import os

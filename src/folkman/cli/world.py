@@ -40,7 +40,7 @@ def simulate_node(
 ) -> None:
     """Run device nodes in worlds of virtual time, network and disks, one for each seed.
 
-    Each seed switches faults and liars on. Twenty invariants are checked. A
+    Each seed switches faults and liars on. All invariants are checked. A
     schedule that breaks one is made small and shown; the exit code is then 5.
     """
     _with_numpy()

@@ -4,7 +4,7 @@
     world       a heap of events under one virtual clock; carries out what cores want done
     air, disk   a network and disks that lose, tear, delay and refuse
     byzantine   members that keep to the format and mean no good
-    audit       twenty sentences that hold in every schedule
+    audit       sentences that hold in every schedule
     swarm       many seeds, on several processes; shrink: the smallest schedule that still fails
 
 The core that runs here is the one that runs on devices, unchanged. A seed and a commit replay a
