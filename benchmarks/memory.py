@@ -57,7 +57,9 @@ class MemoryWatch(threading.Thread):
         here = {entry for entry in os.listdir(PROC) if entry.isdigit()} if PROC.is_dir() else set()
         self.others &= here
         for process in here - self.others - self.mine:
-            (self.mine if self._marked(process) else self.others).add(process)
+            told = _environment_of(process)
+            if told:  # one that is just beginning has nothing to show yet: it is looked at again
+                (self.mine if self.mark in told else self.others).add(process)
         self.mine &= here
         self.most_bytes = max(self.most_bytes, sum(map(_resident_bytes, self.mine)))
 
@@ -72,11 +74,13 @@ class MemoryWatch(threading.Thread):
             with suppress(OSError):
                 os.kill(int(process), signal.SIGKILL)
 
-    def _marked(self, process: str) -> bool:
-        try:
-            return self.mark in (PROC / process / "environ").read_bytes()
-        except OSError:
-            return False
+
+def _environment_of(process: str) -> bytes:
+    """Return what a process was started with; nothing where it cannot be read."""
+    try:
+        return (PROC / process / "environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def _resident_bytes(process: str) -> int:

@@ -92,14 +92,21 @@ class Side:
             self.process.wait(END_LIMIT_S)
         self.watch.stopped.set()
         self.watch.join()
+        deadline = time.monotonic() + END_LIMIT_S
         self.watch.end_all()
-        for reader in self.readers:
-            reader.join(END_LIMIT_S)
-        if any(reader.is_alive() for reader in self.readers):
+        while not self._all_read(0.1) and time.monotonic() < deadline:
+            self.watch.end_all()  # a process that has just begun does not show its mark yet
+        if not self._all_read():
             return  # somebody without the mark holds a pipe open: closing it would wait for them
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             with suppress(OSError):
                 pipe.close() if pipe else None
+
+    def _all_read(self, wait_s: float = 0.0) -> bool:
+        """Tell whether both pipes have come to their ends."""
+        for reader in self.readers:
+            reader.join(wait_s)
+        return not any(reader.is_alive() for reader in self.readers)
 
     def _send(self, order: dict[str, Any]) -> None:
         if self.process.stdin is None:
@@ -126,6 +133,7 @@ class Side:
             ) from None
         if line is None:
             self.process.wait(END_LIMIT_S)
+            self.readers[1].join(1.0)  # what it printed last may still be on its way
             errors = " / ".join(line.strip() for line in self.last_errors)
             raise SideFailedError(
                 f"'{self.name}' ended with {self.process.returncode}: {errors[-300:]}"

@@ -89,9 +89,15 @@ def drag(page, box, start, end):
 
 
 def drag_over(axis, start, end):
-    """Drag along an axis, from and to shares of its height, wherever it is by then: what stands
-    above it may still grow."""
-    box = axis.bounding_box()
+    """Drag along an axis, from and to shares of its height, once it stands still: what is above it
+    may still grow."""
+    seen = [None]
+    for _ in range(100):  # ten seconds at most
+        seen.append(axis.bounding_box())
+        if len(seen) > 5 and all(box == seen[-1] for box in seen[-5:]):
+            break
+        axis.page.wait_for_timeout(100)
+    box = seen[-1]
     axis.hover(position={"x": box["width"] / 2, "y": start * box["height"]})
     axis.page.mouse.down()
     box = axis.bounding_box()
