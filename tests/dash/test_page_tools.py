@@ -91,10 +91,10 @@ def drag(page, box, start, end):
 def drag_over(axis, start, end):
     """Drag along an axis, from and to shares of its height, once it stands still: what is above it
     may still grow."""
-    seen = [None]
+    seen: list[dict[str, float]] = []
     for _ in range(100):  # ten seconds at most
         seen.append(axis.bounding_box())
-        if len(seen) > 5 and all(box == seen[-1] for box in seen[-5:]):
+        if len(seen) >= 5 and all(box == seen[-1] for box in seen[-5:]):
             break
         axis.page.wait_for_timeout(100)
     box = seen[-1]

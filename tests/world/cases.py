@@ -738,14 +738,14 @@ def unlike_their_source() -> list[str]:
 
 
 def unlike_when_replaced() -> list[str]:
-    """Return what is found where a method, a function and what one module took are replaced."""
+    """Return what is found where a method and a function are replaced."""
     kept = Core.next_s, durable.save_state
-    Core.next_s = lambda self, *given: kept[0](self, *given)  # type: ignore[method-assign]
+    Core.next_s = lambda self, *given: kept[0](self, *given)
     durable.save_state = lambda *given: kept[1](*given)
     try:
         return unlike_their_source()
     finally:
-        Core.next_s, durable.save_state = kept  # type: ignore[method-assign]
+        Core.next_s, durable.save_state = kept
 
 
 def _written(code: CodeType) -> dict[str, set[CodeType]]:
