@@ -103,8 +103,8 @@ class Travel:
 
     @property
     def may_wait(self) -> bool:
-        """Tell whether there are slots in which a node does not want a gradient."""
-        return False
+        """Tell whether there may be slots in which a node does not want a gradient."""
+        return True
 
     def computes(self, state: State) -> Array:
         """Tell whether the node wants a gradient in this slot."""
@@ -183,11 +183,6 @@ class Rounds(Travel):
     # weights between peers; None: everyone hears everyone, weighted by the data shares
     mixing: Mixing | None = None
 
-    @property
-    def may_wait(self) -> bool:
-        """Tell whether there are slots in which a node does not want a gradient."""
-        return True
-
     def computes(self, state: State) -> Array:
         """Tell whether the node's part of the round is not done yet."""
         return ~self.ready(state)
@@ -237,11 +232,6 @@ class Star(Travel):
     def servers(self) -> tuple[Server, ...]:
         """Return the server."""
         return (self.server,)
-
-    @property
-    def may_wait(self) -> bool:
-        """Tell whether there are slots in which a node does not want a gradient."""
-        return True
 
     def computes(self, state: State) -> Array:
         """Tell whether the node has work left."""

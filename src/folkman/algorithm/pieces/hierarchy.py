@@ -41,11 +41,6 @@ class Hierarchy(Travel):
         """Return the station and the root."""
         return (self.station, self.root)
 
-    @property
-    def may_wait(self) -> bool:
-        """Tell whether there are slots in which a node does not want a gradient."""
-        return True
-
     def computes(self, state: State) -> Array:
         """Tell whether the node has work left."""
         return ~self.ready(state)
