@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from folkman.papers import deciders, evidence, measures
+from folkman.papers import deciders, evidence, measures, verdicts
 from folkman.papers.audit import judge, reconsider
 from folkman.papers.paper import Found, find
 from folkman.papers.plan import plan
@@ -123,6 +123,16 @@ def test_a_gain_that_is_not_sure_is_not_explained_away():
     assert reading(0.2, 0.9, 0.4).verdict == "open"
     assert reading(0.505, 0.504, 0.506).verdict == "vacuous here"
     assert reading(0.31, 0.312, 0.309).verdict == "contradicted"  # the control has all of it
+    assert reading(0.1, 0.101, 0.099).verdict == "one cause of several"  # it has a third
+    assert reading(0.1, 0.29, 0.02).verdict == "open"  # from a seventh to all of it
+
+
+def test_a_cause_beside_others_holds_under_that_word():
+    """A share between the limits that draws have shown is decided: no more of them could do it."""
+    reading = verdicts.Reading("x", verdicts.PARTLY, "the control has a third")
+
+    assert verdict_of_claim([reading], [{}])[0] == "holds under (one cause of several)"
+    assert verdicts.kind_of("holds under (one cause of several)") == "holds under"
 
 
 def test_other_runs_other_verdicts():

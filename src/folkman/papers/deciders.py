@@ -51,6 +51,7 @@ from folkman.papers.verdicts import (
     HOLDS,
     NOT_RUN,
     OPEN,
+    PARTLY,
     VACUOUS,
     Reading,
     weakest,
@@ -370,7 +371,8 @@ def explained(
     """Decide "because": how much of the gain log(other/ours) a control has which lacks the cause.
 
     If it has nine tenths or more the cause has nothing left to explain; a tenth or less supports
-    it. Where there is no gain the claim is vacuous.
+    it. In between, shown against both limits, it is one cause of several. Where there is no gain
+    the claim is vacuous.
     """
     sides = {key: by_seed(runs) for key, runs in groups.items()}
     seeds, new = deciding(sorted(set.intersection(*(set(side) for side in sides.values()))), ranks)
@@ -409,5 +411,7 @@ def _explained(
         return gain, VACUOUS if known else OPEN, f"{says}: {told}", nan
     share = spread_of(controls).mean / gain.mean
     most, least = (spread_of(np.array(controls) - p * np.array(gains)) for p in (0.9, 0.1))
-    word = CONTRADICTED if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
+    between = most.high < 0 < least.low
+    decided = CONTRADICTED if most.low >= 0 else HOLDS if least.high <= 0 else OPEN
+    word = PARTLY if between else decided
     return gain, word, f"the control has {100 * share:.3g} % of {told}", share

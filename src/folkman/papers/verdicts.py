@@ -3,7 +3,8 @@
 The words are the same for both directions. A reading is one way to take a claim.
 
     holds                   every reading that was run holds
-    holds under (readings)  some hold: they are named, and the others are counted by their words
+    holds under (readings)  some hold: they are named, and the others are counted by their words;
+                            "one cause of several" if a control has part of a claimed cause's effect
     contradicted            none holds, and the opposite is shown
     equal                   none holds or is contradicted, and both sides are shown equal
     better than claimed     the value is beyond the printed one, on the side that favours the paper
@@ -24,6 +25,7 @@ from folkman.record.json_file import Table
 
 __all__ = ["BETTER", "CONSTRUCTION", "CONTRADICTED", "EQUAL", "HOLDS", "KINDS", "NOT_RUN", "OPEN"]
 __all__ += [
+    "PARTLY",
     "UNDER",
     "VACUOUS",
     "Reading",
@@ -37,11 +39,12 @@ __all__ += [
 HOLDS, CONTRADICTED, EQUAL, OPEN = "holds", "contradicted", "equal", "open"
 NOT_RUN, VACUOUS, BETTER = "not run", "vacuous here", "better than claimed"
 CONSTRUCTION, UNDER = "true by construction", "holds under"
+PARTLY = "one cause of several"
 
 KINDS = (HOLDS, UNDER, BETTER, CONSTRUCTION, EQUAL, CONTRADICTED, VACUOUS, OPEN, NOT_RUN)
 """In the order of a score."""
 
-PARTS = (CONTRADICTED, VACUOUS, NOT_RUN, EQUAL, OPEN, BETTER, HOLDS)
+PARTS = (CONTRADICTED, VACUOUS, NOT_RUN, EQUAL, OPEN, PARTLY, BETTER, HOLDS)
 """Which of the verdicts on its parts is that of the whole: the first that there is."""
 
 
@@ -93,7 +96,7 @@ def verdict_of_claim(readings: Sequence[Reading], declared: Sequence[Table]) -> 
     run = [group for group in groups if group.verdict != NOT_RUN]
     head = _head(run, names)
     kind = kind_of(head)
-    shown = (HOLDS, BETTER) if kind in (UNDER, CONSTRUCTION) else (kind,)
+    shown = (HOLDS, BETTER, PARTLY) if kind in (UNDER, CONSTRUCTION) else (kind,)
     rest = [f"{len(names[k])} {k}" for k in PARTS if names[k] and k not in shown]
     lone = len(groups) == 1 or head in (OPEN, NOT_RUN)
     verdict = head if lone or not rest else f"{head}; others: {', '.join(rest)}"
@@ -111,6 +114,8 @@ def _head(run: Sequence[Group], names: dict[str, list[str]]) -> str:
         return CONSTRUCTION if all(group.construction for group in run) else plain
     if kinds & {HOLDS, BETTER}:
         return f"{UNDER} ({'; '.join(names[HOLDS] + names[BETTER])})"
+    if PARTLY in kinds:
+        return f"{UNDER} ({PARTLY})"
     if {CONTRADICTED, OPEN} <= kinds:
         open_middle = any(group.verdict == OPEN and group.middle for group in run)
         return OPEN if open_middle else f"{CONTRADICTED} under ({'; '.join(names[CONTRADICTED])})"
