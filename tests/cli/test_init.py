@@ -104,6 +104,15 @@ def test_nothing_is_written_over(tmp_path):
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
+def test_an_empty_name_is_no_folder(tmp_path):
+    """As of an unset variable: `folkman init "$PROJECT"`."""
+    refused = folkman("init", "", cwd=tmp_path)
+
+    assert refused.returncode == 2
+    assert "expected a folder, got an empty name; leave it out to write here" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_other_files_of_a_folder_do_not_matter(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
 

@@ -89,6 +89,7 @@ def test_algorithms_of_one_name_are_labelled_by_what_differs():
         (["compute_slots=[1,2]"], "compute_slots must be one number or 5"),
         (["compute_slots=0"], "compute_slots must be at least 1"),
         (["nodes"], "a setting looks like"),
+        (["tuned.seeds=[1]"], "notes what a search found and sets nothing"),
         (["=3"], "a setting looks like"),
         (["projection.name=l2_ball"], "'projection.radius' is needed"),
         (["projection.name=l2_ball", "projection.radius=-1"], "radius must be positive"),

@@ -1,11 +1,14 @@
 """Damaged run and sweep folders: every command says which file, and what to do."""
 
+import json
 import shlex
 import shutil
 
 import pytest
 
 import shell
+from folkman.checks import Notice
+from folkman.record.provenance import note_start
 
 LEAKS = ("Traceback", "codec can't", "NoneType", "Errno", "object has no attr")
 FEW = (
@@ -92,3 +95,15 @@ def test_a_summary_that_is_damaged_is_written_again(whole, tmp_path):
         done = shell.folkman("run", "--resume", "run", cwd=tmp_path / "here")
     assert done.returncode == 0
     assert summary.read_text() == before
+
+
+def test_a_damaged_provenance_is_kept_and_said(tmp_path):
+    """A run that is resumed would else write over what is left of it."""
+    path = tmp_path / "provenance.json"
+    path.write_text('{"command": ["run"], "started')
+
+    with pytest.warns(Notice, match=r"is damaged; it is kept as provenance\.damaged"):
+        note_start(path, ["run", "--resume"])
+
+    assert (tmp_path / "provenance.damaged").read_text() == '{"command": ["run"], "started'
+    assert json.loads(path.read_text())["command"] == ["run", "--resume"]

@@ -19,9 +19,19 @@ SCHEMA_FILE = "folkman.schema.json"
 """What `#:schema` in the first line of a configuration names."""
 
 
+def _named(text: str | Path) -> Path:
+    """Return the folder that is named; an empty name, as of an unset variable, names none."""
+    if text == "":
+        raise typer.BadParameter("expected a folder, got an empty name; leave it out to write here")
+    return Path(text)
+
+
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to write; default the working directory.")
+        Path,
+        typer.Argument(
+            metavar="DIR", parser=_named, help="Where to write; default the working directory."
+        ),
     ] = Path(),
     own_algorithm: Annotated[
         bool, typer.Option("--own-algorithm", help="With a method of your own.")

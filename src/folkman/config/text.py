@@ -155,6 +155,11 @@ def parse_value(text: str) -> object:
 
 
 def _put(tables: Json, keys: list[str], value: object, setting: str) -> None:
+    if keys[0] == "tuned":
+        raise ConfigError(
+            f"'{setting}': [tuned] notes what a search found and sets nothing; set the option of "
+            "the algorithm, as in algorithm.0.step=0.1, or search again with folkman tune"
+        )
     if keys[0] in DEFAULT and keys[0] not in tables:
         tables[keys[0]] = deepcopy(DEFAULT[keys[0]])
     place: Any = tables

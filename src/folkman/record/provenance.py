@@ -9,6 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from folkman.checks import notice
 from folkman.record.json_file import FORMAT, Json, now, read_json, write_json
 
 __all__ = ["gathered", "note_end", "note_start", "note_ways", "provenance"]
@@ -39,7 +40,7 @@ def note_start(
     networks: Sequence[str] = (),
 ) -> None:
     """Write the provenance of a folder; one that is resumed keeps what first made it."""
-    facts, known = provenance(command, own_code, networks), read_json(path)
+    facts, known = provenance(command, own_code, networks), _known(path)
     if known is not None:
         facts = {**known, "resumed": [*known.get("resumed", []), facts]}
     write_json(path, facts, indent=2)
@@ -47,12 +48,22 @@ def note_start(
 
 def note_ways(path: Path, ways: Json) -> None:
     """Add on which way gradients are taken: by the shape of the work, the way and why."""
-    write_json(path, {**(read_json(path) or {}), "ways": ways}, indent=2)
+    write_json(path, {**(_known(path) or {}), "ways": ways}, indent=2)
 
 
 def note_end(path: Path) -> None:
     """Add to the provenance of a folder when its runs ended."""
-    write_json(path, {**(read_json(path) or {}), "finished": now()}, indent=2)
+    write_json(path, {**(_known(path) or {}), "finished": now()}, indent=2)
+
+
+def _known(path: Path) -> Json | None:
+    """Return the provenance that is there. One that is damaged is kept beside it, and said."""
+    known = read_json(path)
+    if known is None and path.exists():
+        kept = path.with_suffix(".damaged")
+        path.replace(kept)
+        notice(f"{path} is damaged; it is kept as {kept.name} and begun anew")
+    return known
 
 
 def gathered(folders: Mapping[str, Path]) -> Json:
