@@ -26,7 +26,9 @@ def predict(
     run: Folder,
     data: Annotated[
         Path,
-        typer.Option(help="Samples: .npz with x (and y), .npy, or .csv, prepared as in training."),
+        typer.Option(
+            help="Samples: .npz with x (and y) or .npy, prepared as in training; or .csv."
+        ),
     ],
     algorithm: Algorithm = None,
     seed: Seed = None,
@@ -46,7 +48,7 @@ def predict(
     from folkman.deploy.trained import trained
 
     found = trained(run, algorithm=algorithm, seed=seed, node=node)
-    samples = read_samples(data, found.fitted)
+    samples = read_samples(data, found)
     answer = predicted(found, samples.x, samples.y)
     whole = told(answer, samples.y, found.title)
     if out is not None:

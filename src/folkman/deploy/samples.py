@@ -4,7 +4,8 @@
 .npy    x
 .csv    one sample a line, comma between numbers, with a line of names above or without.
         A column called y, label, class or target holds the labels; without names it is the last
-        one, where there is one more than the model has features.
+        one, where there is one more than the model has features. For a model that was learnt
+        from a .csv file its columns, windows and scale are those of the training.
 """
 
 import csv
@@ -12,15 +13,15 @@ import io
 import json
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import require
+from folkman.deploy.alike import Samples, alike
 from folkman.deploy.predict import Predictions
+from folkman.deploy.trained import Trained
 from folkman.problem.data import read_npz
-from folkman.problem.models import Fitted
 from folkman.problem.table import LABELS, read_table
 from folkman.record.json_file import Json, write_text
 from folkman.record.run import jsonable
@@ -30,15 +31,11 @@ __all__ = ["Samples", "as_csv", "as_json", "read_samples", "write_predictions"]
 READABLE, WRITABLE = (".npz", ".npy", ".csv"), (".csv", ".json")
 
 
-class Samples(NamedTuple):
-    """Samples, and their labels where the file has them."""
+def read_samples(path: Path, trained: Trained) -> Samples:
+    """Read samples for a model; the shapes are checked by `predict`.
 
-    x: NDArray
-    y: NDArray | None
-
-
-def read_samples(path: Path, fitted: Fitted) -> Samples:
-    """Read samples for a model; the shapes are checked by `predict`."""
+    A .csv file for a model that was learnt from one is prepared as that was.
+    """
     require(
         path.suffix in READABLE,
         f"expected a file that ends in {', '.join(READABLE)}, got {path}; convert it",
@@ -51,7 +48,12 @@ def read_samples(path: Path, fitted: Fitted) -> Samples:
         return Samples(arrays["x"], arrays.get("y"))
     if path.suffix == ".npy":
         return Samples(_read_npy(path), None)
-    return _read_csv(path, prod(fitted.sample))
+    features = prod(trained.fitted.sample)
+    learnt = trained.data or {}
+    prepared = any(learnt.get(option) for option in ("label", "group", "drop", "window"))
+    if learnt.get("name") == "csv" and (prepared or learnt.get("scale") == "standard"):
+        return alike(path, learnt, trained.fitted.sample[-1])
+    return _read_csv(path, features)
 
 
 def _read_npy(path: Path) -> NDArray:

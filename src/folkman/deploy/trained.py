@@ -22,6 +22,7 @@ from folkman.config.text import read
 from folkman.problem.models import Fitted
 from folkman.record.cluster import ClusterFolder, NodeFolder
 from folkman.record.folder import RunFolder
+from folkman.record.json_file import Json
 from folkman.record.model import StoredModel, load_model
 from folkman.record.run import Run
 
@@ -34,6 +35,7 @@ class Trained(NamedTuple):
     fitted: Fitted
     w: NDArray[np.float32]  # (d,)
     title: str
+    data: Json | None = None  # the table [data] that it was learnt from, where that is known
 
     @property
     def tensors(self) -> dict[str, NDArray]:
@@ -136,7 +138,7 @@ def _of_folder(folder: RunFolder, run: Run, node: int | None) -> Trained:
         stored, title = stored._replace(tensors=own), f"node {node} of {title}"
     comparison = resolve(read(folder.configuration(), warn=False), try_builders=False)
     fitted = _fitted(comparison, stored, run.seed)
-    return Trained(fitted, _joined(fitted, stored, title), title)
+    return Trained(fitted, _joined(fitted, stored, title), title, dict(comparison.data))
 
 
 def _fitted(comparison: Comparison, stored: StoredModel, seed: int) -> Fitted:
@@ -189,4 +191,5 @@ def _of_node(home: NodeFolder) -> Trained:
     task = read_task(config.config, config.label, config.seed)
     w = np.asarray(read_arrays(home.final, task.fingerprint)["model"], np.float32)
     fitted = getattr(load_shard(config.shard, task.comparison, task.seed), "fitted")  # noqa: B009
-    return Trained(fitted, w, f"{task.label} (seed {task.seed}) of {home.root}")
+    title = f"{task.label} (seed {task.seed}) of {home.root}"
+    return Trained(fitted, w, title, dict(task.comparison.data))

@@ -19,7 +19,16 @@ from folkman.checks import nearest, notice, require
 from folkman.problem.data import DataSet, of_arrays
 from folkman.problem.windows import windowed
 
-__all__ = ["LABELS", "Table", "csv_samples", "read_table"]
+__all__ = [
+    "LABELS",
+    "Columns",
+    "Moments",
+    "Table",
+    "csv_samples",
+    "moments",
+    "read_columns",
+    "read_table",
+]
 
 LABELS = ("y", "label", "class", "target")
 """Names of the column of labels, in any case."""
@@ -92,6 +101,35 @@ def read_table(path: Path) -> Table:
     cells = _read(path)
     columns = [_numbers(cells, at, cure=OF_A_FILE) for at in range(cells.width)]
     return Table(cells.names, np.column_stack(columns))
+
+
+class Columns(NamedTuple):
+    """Features, and the columns that are none, by name."""
+
+    x: NDArray[np.float64]  # (line, feature)
+    apart: dict[str, NDArray]  # (line,) each: numbers, or text where they are none
+
+
+def read_columns(
+    path: Path,
+    apart: Sequence[str],  # names, or numbers from 1; those that the file lacks do not count
+) -> Columns:
+    """Read features, and apart from them the columns of these names and those of usual labels."""
+    cells = _read(path)
+    known = cells.names or [str(at + 1) for at in range(cells.width)]
+    numbers = [str(at + 1) for at in range(cells.width)]
+    out = {known.index(each) for each in apart if each in known}
+    out |= {numbers.index(each) for each in apart if each in numbers and each not in known}
+    out |= {at for at, name in enumerate(cells.names) if name.lower() in LABELS}
+    kept = [at for at in range(cells.width) if at not in out]
+    require(bool(kept), f"{path}: expected columns of features, got none; add them")
+    x = np.column_stack([_finite(cells, at, _numbers(cells, at, OF_A_FILE)) for at in kept])
+    return Columns(x, {known[at]: _told(cells.column(at)) for at in out})
+
+
+def _told(column: list[str]) -> NDArray:
+    """Return numbers where all cells are, else their text."""
+    return np.array(column, float if all(map(_is_number, column)) else str)
 
 
 def _read(path: Path) -> Cells:
@@ -373,9 +411,27 @@ def _named_column(cells: Cells, option: str, name: str) -> int:
 
 def _standard(found: DataSet) -> DataSet:
     """Return samples with features of mean 0 and standard deviation 1 where they are learned."""
-    train = found.x_train.astype(np.float64)
-    samples = tuple(range(train.ndim - 1))  # and the lines of windows
+    learnt = moments(found.x_train)
+    return found._replace(
+        x_train=learnt.applied(found.x_train), x_test=learnt.applied(found.x_test)
+    )
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation of each feature; 1 where it is constant."""
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+
+    def applied(self, x: NDArray) -> NDArray[np.float32]:
+        """Return samples whose features have mean 0 and deviation 1 over those measured."""
+        return ((x - self.mean) / self.std).astype(np.float32)
+
+
+def moments(x: NDArray) -> Moments:
+    """Measure the features of samples (n, feature) or windows (n, line, feature)."""
+    train = x.astype(np.float64)
+    samples = tuple(range(train.ndim - 1))
     mean, std = train.mean(axis=samples), train.std(axis=samples)
     std[std == 0] = 1.0
-    scaled = [((x - mean) / std).astype(np.float32) for x in (train, found.x_test)]
-    return found._replace(x_train=scaled[0], x_test=scaled[1])
+    return Moments(mean, std)

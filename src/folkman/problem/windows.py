@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from folkman.checks import notice, require
 
-__all__ = ["windowed"]
+__all__ = ["windowed", "windows_of"]
 
 
 def windowed(
@@ -31,9 +31,7 @@ def windowed(
     x, y = arrays["x"], arrays["y"]
     device = arrays.get("group", np.zeros(len(y), np.int64))
     found: dict[str, list[NDArray]] = {"train": [], "test": []}
-    for each in np.unique(device):
-        lines = np.flatnonzero(device == each)
-        own = list(_cut(lines, None if regression else y[lines], window))
+    for own in _by_device(device, None if regression else y, window):
         # a product such as 0.2 * 15 may lie just below its whole number
         held = min(max(1, int(test_share * len(own) + 1e-9)), len(own) - 1) if own else 0
         found["train"] += own[: len(own) - held]
@@ -61,6 +59,26 @@ def windowed(
     return made
 
 
+def windows_of(
+    lines: int,
+    window: int,
+    device: NDArray | None = None,  # (line,) None: all of one
+    labels: NDArray | None = None,  # (line,) a window has one label; None: labels do not matter
+) -> list[NDArray[np.int64]]:
+    """Return the lines of each window, device by device."""
+    device = np.zeros(lines, np.int64) if device is None else device
+    return [own for each in _by_device(device, labels, window) for own in each]
+
+
+def _by_device(
+    device: NDArray, labels: NDArray | None, window: int
+) -> Iterator[list[NDArray[np.int64]]]:
+    """Yield the windows of each device."""
+    for each in np.unique(device):
+        lines = np.flatnonzero(device == each)
+        yield list(_cut(lines, None if labels is None else labels[lines], window))
+
+
 def _check_labels(learned: NDArray, held: NDArray, path: str) -> None:
     """Say where the last windows of the devices lack labels that the others have."""
     lacking = np.setdiff1d(learned, held)
@@ -73,7 +91,7 @@ def _check_labels(learned: NDArray, held: NDArray, path: str) -> None:
 
 def _cut(lines: NDArray, labels: NDArray | None, window: int) -> Iterator[NDArray]:
     """Yield the lines of each window of one device; a new label begins a new window."""
-    turns = [] if labels is None else np.flatnonzero(np.diff(labels)) + 1
+    turns = [] if labels is None else np.flatnonzero(labels[1:] != labels[:-1]) + 1
     for stretch in np.split(lines, turns):
         for at in range(len(stretch) // window):
             yield stretch[at * window : (at + 1) * window]
