@@ -125,11 +125,12 @@ def fits(value, wanted):
 
 
 def choose(runs, facts):
-    return [
-        r
-        for r in runs
-        if "kind" not in r["facts"] and all(fits(r["facts"].get(k), w) for k, w in facts.items())
-    ]
+    left = [r for r in runs if "kind" not in r["facts"]]
+    for name, wanted in facts.items():
+        values = {r["facts"].get(name) for r in left}
+        right = {value for value in values if fits(value, wanted)}
+        left = [r for r in left if r["facts"].get(name) in right]
+    return left
 
 
 def looked_up(table, size):

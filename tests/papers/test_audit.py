@@ -549,3 +549,5 @@ def test_selection_is_by_value():
     assert len(select(runs, effective=0.066666667)) == 1
     assert len(select(runs, method=["fedavg", "async_sharing"])) == 2
     assert select(runs, scaling=None) == [runs[0]]
+    listed = runs[0]._replace(facts={"sizes": [2, 3]})
+    assert select([listed, runs[0]], sizes=None) == [runs[0]]
