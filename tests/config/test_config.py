@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from folkman.config import choices
 from folkman.config.build import build_problem, pairs
 from folkman.config.choices import ConfigError
 from folkman.config.comparison import CHOICES, Comparison, resolve, to_toml, told
@@ -33,6 +34,18 @@ def test_every_builder_resolves_with_what_it_requires():
             }
             table = choice.resolve({"name": builder, **needed})
             assert choice.resolve(table) == table, (name, builder)
+
+
+def test_a_built_in_builder_is_read_once(monkeypatch):
+    table = {"name": "dirichlet", "concentration": 0.5}
+    first = CHOICES["partition"].resolve(table)
+    made = []
+    monkeypatch.setattr(choices, "create_model", lambda *_, **__: made.append(1))
+
+    assert CHOICES["partition"].resolve(table) == first
+    with pytest.raises(ConfigError, match=r"unknown key 'partition\.gamma'"):
+        CHOICES["partition"].resolve({**table, "gamma": 1})
+    assert not made
 
 
 def test_an_override_of_a_name_starts_the_table_afresh():

@@ -125,11 +125,12 @@ def fits(value, wanted):
 
 
 def choose(runs, facts):
-    return [
-        r
-        for r in runs
-        if "kind" not in r["facts"] and all(fits(r["facts"].get(k), w) for k, w in facts.items())
-    ]
+    left = [r for r in runs if "kind" not in r["facts"]]
+    for name, wanted in facts.items():
+        values = {r["facts"].get(name) for r in left}
+        right = {value for value in values if fits(value, wanted)}
+        left = [r for r in left if r["facts"].get(name) in right]
+    return left
 
 
 def looked_up(table, size):
@@ -400,7 +401,7 @@ def recompute(folder, paper, part=0.25):
     later = [r for r in runs if r["seed"] >= ranks[0]]
     runs = [r for r in runs if r["seed"] < ranks[0]]
     runs = ([r for r in runs if r["seed"] >= table["confirmatory"]] or runs) + later
-    found = []
+    found, sets = [], {}
     for claim in table["claim"]:
         if claim["test"] in ("formula", "measured", "undefined"):
             continue
@@ -416,12 +417,12 @@ def recompute(folder, paper, part=0.25):
         for variant, reading in product(variants, listed):
             if "lacks" in reading:
                 continue
-            out = hidden - {reading.get("figure")}
-            seen = [
-                r
-                for r in runs
-                if r["variant"] == reading.get("variant", variant) and not set(r["figures"]) <= out
-            ]
+            out, on = hidden - {reading.get("figure")}, reading.get("variant", variant)
+            if (on, *out) not in sets:
+                sets[on, *out] = [
+                    r for r in runs if r["variant"] == on and not set(r["figures"]) <= out
+                ]
+            seen = sets[on, *out]
             goal, targets = table["targets"].get(claim.get("metric")), None
             if goal:
                 targets = {

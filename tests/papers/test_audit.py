@@ -559,3 +559,16 @@ def test_selection_is_by_value():
     assert len(select(runs, effective=0.066666667)) == 1
     assert len(select(runs, method=["fedavg", "async_sharing"])) == 2
     assert select(runs, scaling=None) == [runs[0]]
+    listed = runs[0]._replace(facts={"sizes": [2, 3]})
+    assert select([listed, runs[0]], sizes=None) == [runs[0]]
+
+
+def test_what_many_runs_share_is_compared_once(monkeypatch):
+    compared = []
+    monkeypatch.setattr(
+        "folkman.papers.results._fits", lambda *both: compared.append(both) or both[0] == both[1]
+    )
+    runs = [fedavg(0.5, draw, 1 / 15) for draw in range(9)]
+
+    assert select(runs, method="fedavg") == runs
+    assert compared == [("fedavg", "fedavg")]

@@ -69,14 +69,12 @@ def changed_by(kinds, before):
 
 def test_fresh_draws_at_full_size_changed_these_verdicts():
     """What the runs of each plan did, and nothing else: the same folder without the later ones."""
-    runs = kept("full").runs
-    first = [found for found in runs if found.seed < 3000 and "legends" not in found.figures]
-    second = [found for found in runs if found.seed < 4000 and "legends" not in found.figures]
-    third = [found for found in runs if found.seed < 5000]
-    kinds = [
-        {claim.name: claim.kind for claim in judge(kept("full")._replace(runs=each))}
-        for each in (first, second, third, runs)
-    ]
+    whole = kept("full")
+    earlier = [found for found in whole.runs if "legends" not in found.figures]
+    parts = [[found for found in earlier if found.seed < plan] for plan in (3000, 4000)]
+    parts.append([found for found in whole.runs if found.seed < 5000])
+    judged = [*(judge(whole._replace(runs=part)) for part in parts), judged_by("full")]
+    kinds = [{claim.name: claim.kind for claim in each} for each in judged]
 
     assert changed_by(kinds[1], kinds[0]) == {
         "5.2": ("open", "contradicted"),

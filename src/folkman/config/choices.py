@@ -8,10 +8,11 @@ known one. A name that is not built in is looked up outside the package (`folkma
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import numpy as np
-from pydantic import ConfigDict, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 
 from folkman.algorithm.base import Algorithm
 from folkman.checks import nearest
@@ -25,6 +26,12 @@ from folkman.record.json_file import Json, Table
 __all__ = ["CHECKS", "Choice", "ConfigError", "describe"]
 
 ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+KNOWN_OPTIONS: dict[tuple[str, object], dict[str, tuple[object, object]]] = {}
+"""(table, built-in builder) -> what `Choice.options` read off its signature."""
+KNOWN_FORMS: dict[tuple[str, object], type[BaseModel]] = {}
+"""(table, built-in builder) -> the model that checks its options; to make one takes milliseconds.
+Builders of one's own are read anew each time, since their file may change."""
 
 
 class ConfigError(ValueError):
@@ -60,9 +67,7 @@ class Choice(NamedTuple):
                     hint = nearest(key, ["name", *fields]) if fields else "it has no options"
                     raise ConfigError(f"unknown key '{where}.{key}' for '{name}'; {hint}")
                 _refuse_functions(f"{where}.{key}", fields[key][0], rest[key], name)
-            kind, config = f"{self.table}_{plugins.title(name)}", ConfigDict(extra="forbid")
-            schema = create_model(kind, __config__=config, **fields)  # type: ignore[call-overload]
-            return {"name": name, **schema(**rest).model_dump()}
+            return {"name": name, **self.form(name, fields)(**rest).model_dump()}
         except ValidationError as error:
             raise ConfigError(describe(error, where)) from None
         except PydanticUserError as error:
@@ -76,6 +81,9 @@ class Choice(NamedTuple):
 
     def options(self, name: str) -> dict[str, tuple[object, object]]:
         """Return the options of a builder: key -> (type, default); any type if it names none."""
+        known = KNOWN_OPTIONS.get((self.table, self.builders.get(name)))
+        if known is not None:
+            return {**known}
         try:
             hints = get_type_hints(self._builder(name))
         except NameError as error:
@@ -88,7 +96,20 @@ class Choice(NamedTuple):
                     hints.get(key, Any),
                     ... if each.default is each.empty else each.default,
                 )
+        if name in self.builders:
+            KNOWN_OPTIONS[self.table, self.builders[name]] = {**own, **self.common}
         return {**own, **self.common}
+
+    def form(self, name: str, fields: Mapping[str, tuple[object, object]]) -> type[BaseModel]:
+        """Return the model that checks the options of a builder."""
+        known = KNOWN_FORMS.get((self.table, self.builders.get(name)))
+        if known is not None:
+            return known
+        kind, config = f"{self.table}_{plugins.title(name)}", ConfigDict(extra="forbid")
+        form = create_model(kind, __config__=config, **fields)  # type: ignore[call-overload]
+        if name in self.builders:
+            KNOWN_FORMS[self.table, self.builders[name]] = form
+        return form
 
     def takes(self, name: str) -> frozenset[str]:
         """Return the names of all that a builder takes, given ones too."""
@@ -127,8 +148,15 @@ class Choice(NamedTuple):
         return self.builders[name] if own is None else own.builder
 
     def _parameters(self, name: str) -> dict[str, inspect.Parameter]:
-        found = inspect.signature(self._builder(name)).parameters
-        return {key: each for key, each in found.items() if each.kind not in ANY_NUMBER}
+        if name in self.builders:
+            return _named_parameters(self.builders[name])
+        return _named_parameters.__wrapped__(self._builder(name))
+
+
+@cache
+def _named_parameters(builder: plugins.Builder) -> dict[str, inspect.Parameter]:
+    found = inspect.signature(builder).parameters
+    return {key: each for key, each in found.items() if each.kind not in ANY_NUMBER}
 
 
 EXPECTED = {

@@ -9,10 +9,11 @@ builder checks itself: `folkman run` does.
 import inspect
 import json
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from pydantic import ConfigDict, create_model
+from pydantic import BaseModel
 
 from folkman.config.choices import Choice
 from folkman.config.comparison import (
@@ -110,9 +111,8 @@ def _names(choice: Choice) -> list[str]:
 
 def _options_of(choice: Choice, name: str) -> Json:
     """Return the options of a builder as a closed table."""
-    fields = choice.options(name)
-    model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)  # type: ignore[call-overload]
-    table = plain(model.model_json_schema())
+    form = choice.form(name, choice.options(name))
+    table = json.loads(_written(form))
     table.setdefault("properties", {})
     for kind in OWN:
         if kind in table["properties"]:
@@ -124,6 +124,12 @@ def _options_of(choice: Choice, name: str) -> Json:
         meaning = told[key].meaning if key in told else VOCABULARY.get(key, "")
         field |= {"description": meaning} if meaning else {}
     return {"description": said.partition("\n\n")[0].replace("\n", " "), **table} if said else table
+
+
+@cache
+def _written(form: type[BaseModel]) -> str:
+    """Return the schema of a model as a text, from which each asker reads its own."""
+    return json.dumps(plain(form.model_json_schema()))
 
 
 def _chosen(choice: Choice) -> Json:
