@@ -181,3 +181,19 @@ def test_a_stranger_that_says_nothing_is_dropped_and_counted(certs):
         with socket.create_connection(places[1], 5) as caller:
             assert caller.recv(1) == b""
         assert listener.counts["silent_strangers"] == 1
+
+
+@pytest.mark.process
+def test_a_stranger_that_hangs_up_without_a_word_costs_no_handshake(certs):
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        places = [one.getsockname()] * 2
+    refused = []
+    with node(Tcp, certs, 1, places) as (listener, ear):
+        ear.refused = lambda reason, text: refused.append((reason, text))
+        for _ in range(5):
+            socket.create_connection(places[1], 5).close()
+        until_s = time.monotonic() + 5
+        while listener.counts["silent_strangers"] + len(refused) < 5:
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+    assert not refused

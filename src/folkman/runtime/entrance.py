@@ -152,7 +152,7 @@ class Entrance:
             return False
         finally:
             self._loop.remove_reader(stranger)
-        return True
+        return not _hung_up(stranger)
 
     async def _streams(
         self, stranger: socket.socket
@@ -169,6 +169,19 @@ class Entrance:
             lambda: asyncio.StreamReaderProtocol(reader, connected, loop=self._loop), stranger
         )
         return await met
+
+
+def _hung_up(stranger: socket.socket) -> bool:
+    """Tell whether a socket that can be read has come to its end: there is no word to answer.
+
+    A handshake with it would fail, after it has taken a quarter of a megabyte.
+    """
+    try:
+        return not stranger.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 async def cancelled(tasks: set[asyncio.Task]) -> None:
