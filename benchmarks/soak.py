@@ -116,7 +116,8 @@ def _be_hostile_before(daemon: Any, loop: Any, pool: list[bytes], per_s: float, 
     def flood() -> None:
         while True:
             time.sleep(TICK_S)
-            rate.send(list(daemon.transport.links()), pool, sends)
+            while rate.send_one(list(daemon.transport.links()), pool, sends):
+                time.sleep(0.001)  # they leave before the next ones are there
 
     threading.Thread(target=flood, daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: setattr(daemon, "asked", "enough"))
@@ -145,7 +146,6 @@ async def _flood(drive: Any, sends: list[Any], pool: list[bytes], per_s: float, 
         await asyncio.sleep(TICK_S)
         while rate.send_one(list(drive.core.linked), pool, sends):
             await asyncio.sleep(0)  # they leave before the next ones are there
-        rate.note()
 
 
 class _Rate:
@@ -154,6 +154,7 @@ class _Rate:
     def __init__(self, per_s: float, path: Path) -> None:
         self._per_s, self._count = per_s, path.with_name("bad")
         self._rng, self._sent, self._began_s = np.random.default_rng(0), 0, time.monotonic()
+        self._noted_s = 0.0
 
     def send_one(self, peers: list[int], pool: list[bytes], sends: list[Any]) -> bool:
         """Send one to each peer if that is due; tell whether it was."""
@@ -163,16 +164,13 @@ class _Rate:
         for peer in peers:
             sends[self._rng.integers(2)](peer, mutated(self._rng, pool))
         self._sent += len(peers)
+        if time.monotonic() - self._noted_s >= 0.1:
+            self._note()
         return True
 
-    def send(self, peers: list[int], pool: list[bytes], sends: list[Any]) -> None:
-        """Send all that are due, from a thread: each leaves before the next one is there."""
-        while self.send_one(peers, pool, sends):
-            time.sleep(0.001)
-        self.note()
-
-    def note(self) -> None:
+    def _note(self) -> None:
         """Write how many were sent; whoever reads it finds a number."""
+        self._noted_s = time.monotonic()
         self._count.with_suffix(".part").write_text(str(self._sent))
         self._count.with_suffix(".part").replace(self._count)
 
