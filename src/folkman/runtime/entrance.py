@@ -8,6 +8,7 @@ shake hands. All of it runs in the loop of whoever opens it, and nothing in it w
 import asyncio
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeAlias
@@ -22,6 +23,9 @@ Meet: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitab
 
 FIRST_WORD_S = 2.0
 """A stranger that has not sent a byte by then is dropped."""
+READ_BYTES = 65536
+"""What each TLS connection of a node holds to read into. asyncio's own choice, 256 KiB, is 5 MB for
+15 neighbours and 64 strangers' 16 MB."""
 NO_HANDLES_S = 1.0
 """How long nobody is let in when the process has no file handles left."""
 
@@ -31,6 +35,7 @@ class Contexts:
 
     def __init__(self, identity: Identity, protocol: str = "") -> None:
         self._identity, self._protocol = identity, protocol
+        SSLProtocol.max_size = READ_BYTES
         self._made: dict[int, tuple[tuple[int, ...], ssl.SSLContext]] = {}  # by kind: age, context
 
     def of(self, kind: int) -> ssl.SSLContext:
