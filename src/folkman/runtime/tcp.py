@@ -323,7 +323,9 @@ class TcpTransport:
             )
         if run != self._run:
             raise _RefusalError(
-                "run", f"node {number} is in run {run:016x}, we in {self._run:016x}"
+                "run",
+                f"node {number} is in run {run:016x}, we in {self._run:016x}; give both the same "
+                "configuration, label, seed and version of folkman",
             )
         if number not in self._peers or dialled not in (None, number):
             raise _RefusalError(
