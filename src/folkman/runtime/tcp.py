@@ -28,7 +28,7 @@ from functools import partial
 
 from folkman.runtime.control import LARGEST_BYTES
 from folkman.runtime.door import Door
-from folkman.runtime.entrance import Address, Contexts, Entrance
+from folkman.runtime.entrance import Address, Contexts, Entrance, Reader, connected
 from folkman.runtime.transport import MOST_CONTROL, Events, Security
 
 __all__ = ["Address", "TcpTransport"]
@@ -116,6 +116,11 @@ class _Link(asyncio.Protocol):
         """Let it go on."""
         self.has_room.set()
 
+    def give_up(self) -> None:
+        """Let go of the connection, also of one that has ended without a word."""
+        self.transport.abort()
+        self._end(EOFError())
+
     def _end(self, why: Exception) -> None:
         if not self.ended.done():
             self.ended.set_exception(why)
@@ -199,7 +204,7 @@ class TcpTransport:
                 self._events.refused(
                     "member", f"node {number} is no longer a member; its link is closed"
                 )
-                peer.link.transport.abort()
+                peer.link.give_up()
 
     def _start(self) -> None:
         self._loop.set_exception_handler(self._complain)
@@ -238,7 +243,7 @@ class TcpTransport:
                 if peer.link is None:
                     continue
                 if now_s - peer.link.heard_s > SILENCE_S:
-                    peer.link.transport.abort()
+                    peer.link.give_up()
                 elif now_s - peer.sent_s >= PING_S:
                     peer.pings = True
                     self._soon(peer)
@@ -248,7 +253,7 @@ class TcpTransport:
         wait_s = FIRST_REDIAL_S
         while True:
             try:
-                work = asyncio.open_connection(*address, limit=2 * PART_BYTES)
+                work = connected(address, 2 * PART_BYTES)
                 reader, writer = await asyncio.wait_for(work, HANDSHAKE_S)
                 if await self._meet(reader, writer, number):
                     wait_s = FIRST_REDIAL_S
@@ -263,7 +268,7 @@ class TcpTransport:
             wait_s = min(2 * wait_s, LAST_REDIAL_S)
 
     async def _meet(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+        self, reader: Reader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> bool:
         """Go over to TLS if there are certificates, talk, and let go of the socket.
 
@@ -284,7 +289,7 @@ class TcpTransport:
             raw.abort()
 
     async def _talk(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+        self, reader: Reader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> bool:
         """Greet, then read and write until the link breaks; tell whether the greeting went well."""
         number, greeted = None, False
@@ -308,7 +313,7 @@ class TcpTransport:
         return greeted
 
     async def _greeting(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+        self, reader: Reader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> int:
         """Return who is at the other end, by hello and certificate, or refuse it."""
         kind, content = await _frame(reader)
@@ -346,17 +351,15 @@ class TcpTransport:
                 )
         return number
 
-    async def _serve(
-        self, number: int, reader: asyncio.StreamReader, transport: asyncio.WriteTransport
-    ) -> None:
+    async def _serve(self, number: int, reader: Reader, transport: asyncio.WriteTransport) -> None:
         peer, link = self._peers[number], _Link(transport, partial(self._take, number))
         if peer.link is not None:  # a half-open one: the peer has dialled anew
-            peer.link.transport.abort()
+            peer.link.give_up()
         peer.link, peer.sent_s = link, self._loop.time()
         self._note_link(number, up=True)
         transport.set_protocol(link)
-        reader.feed_eof()
-        link.data_received(await reader.read())  # what came with the greeting
+        link.data_received(await reader.rest())  # what came with the greeting
+        reader.gone.add_done_callback(lambda _: link.eof_received())
         writing = self._loop.create_task(self._write(peer, link))
         try:
             await link.ended
@@ -464,7 +467,7 @@ def _waiting(peer: _Peer, *, with_slot: bool = True) -> bytes:
     return b"".join(frames)
 
 
-async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def _frame(reader: Reader) -> tuple[int, bytes]:
     kind, length = _FRAME.unpack(await reader.readexactly(_FRAME.size))
     _check_length(length)
     return kind, await reader.readexactly(length) if length else b""
