@@ -93,7 +93,8 @@ def be_hostile(path: Path, per_s: float) -> int:
     drive: Any = assemble(config, task, Logger("hostile", insecure=False))
     pool: list[bytes] = []  # good ones
     if isinstance(drive, tuple):
-        return _be_hostile_before(*drive, pool, per_s, path)
+        daemon, loop = drive
+        return _be_hostile_before(daemon, loop, pool, per_s, path)
     sends = _listened(drive.transport, pool)
 
     async def around(learning: Any) -> int:
