@@ -16,7 +16,7 @@ from typing import TypeAlias
 from folkman.runtime.door import Door
 from folkman.runtime.identity import Identity
 
-__all__ = ["Address", "Contexts", "Entrance", "Reader", "Streams", "connected"]
+__all__ = ["Address", "Contexts", "Entrance", "Reader", "Streams", "connected", "let_go"]
 
 Address: TypeAlias = tuple[str, int]
 Meet: TypeAlias = Callable[["Reader", asyncio.StreamWriter], Awaitable[object]]
@@ -184,6 +184,7 @@ class Entrance:
             await self._meet(reader, writer)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             self._refused("handshake", f"{host}: {type(error).__name__}: {error}")
+            let_go(error)
         except asyncio.CancelledError:
             pass  # closing, or another one has its place
         finally:
@@ -214,6 +215,16 @@ class Entrance:
             lambda: asyncio.StreamReaderProtocol(reader, connected, loop=self._loop), stranger
         )
         return await met
+
+
+def let_go(error: BaseException | None) -> None:
+    """Break the ring of an error, the frames it came through, and the future that brought it.
+
+    Else the buffers of its connection stay until the garbage collector happens to look.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
 
 
 def _hung_up(stranger: socket.socket) -> bool:

@@ -28,7 +28,7 @@ from functools import partial
 
 from folkman.runtime.control import LARGEST_BYTES
 from folkman.runtime.door import Door
-from folkman.runtime.entrance import Address, Contexts, Entrance, Reader, connected
+from folkman.runtime.entrance import Address, Contexts, Entrance, Reader, connected, let_go
 from folkman.runtime.transport import MOST_CONTROL, Events, Security
 
 __all__ = ["Address", "TcpTransport"]
@@ -261,8 +261,10 @@ class TcpTransport:
                 self._events.refused(
                     "handshake", f"node {number} at {address[0]}:{address[1]}: {error}"
                 )
-            except (OSError, TimeoutError):
+                let_go(error)
+            except (OSError, TimeoutError) as error:
                 self.counts["redials"] += 1
+                let_go(error)
             spread = random.uniform(0.75, 1.25)  # noqa: S311 - only to spread redials
             await asyncio.sleep(wait_s * spread)
             wait_s = min(2 * wait_s, LAST_REDIAL_S)
@@ -306,8 +308,9 @@ class TcpTransport:
             await self._serve(number, reader, writer.transport)
         except _RefusalError as error:
             self._events.refused(error.reason, str(error))
-        except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the link broke: redialled by whoever dialled
+            let_go(error)
+        except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError) as error:
+            let_go(error)  # the link broke: redialled by whoever dialled
         finally:
             writer.transport.abort()
         return greeted
