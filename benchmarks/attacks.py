@@ -17,6 +17,9 @@ Prints one JSON line for each transport and attack:
     locked_out       strangers keep 75 silent sockets open at node 4 (tcp), or fail 40 handshakes a
                      second there (zenoh), while node 0 is killed and begins again: rejoin_s until
                      the two are linked
+    flaps            node 4 is killed and begun again for 20 s, after 1.5 and 0.4 s in turn:
+                     messages_per_s before and meanwhile, mean of the others; log_lines_per_s of one
+                     of them; rejoin_s until it is linked and acknowledged at the end
 """
 
 import argparse
@@ -49,8 +52,9 @@ LIES = (
     "old_life",
     "equivocation",
 )
-OTHERS = ("lost_folder", "revoked", "locked_out")
+OTHERS = ("lost_folder", "revoked", "locked_out", "flaps")
 PATIENCE_S = 120.0
+FLAPPING_S, FLAP_S = 20.0, (1.5, 0.4)
 WRITTEN = ("*.safetensors", "incarnation*", "timeline.bin", "health.json")
 
 
@@ -345,6 +349,52 @@ def lock_out(crew: Crew, attack: str) -> dict[str, object]:
     return {"rejoin_s": rejoin_s, "transport_counts": crew.health(LIAR).get("transport", {})}
 
 
+def flap(crew: Crew, attack: str) -> dict[str, object]:
+    """Let node 4 leave and come back all the time."""
+    del attack
+    crew.begin(*range(NODES))
+    crew.learn_a_while()
+    calm = _sent_per_s(crew, lambda: time.sleep(10.0))
+    lines = _lines(crew)
+    flaps, until_s = 0, time.monotonic() + FLAPPING_S
+
+    def flapping() -> None:
+        nonlocal flaps
+        while time.monotonic() < until_s:
+            crew.kill(LIAR)
+            crew.begin(LIAR)
+            time.sleep(FLAP_S[flaps % 2])
+            flaps += 1
+
+    harmed = _sent_per_s(crew, flapping)
+    said = (_lines(crew) - lines) / FLAPPING_S
+    crew.kill(LIAR)
+    rejoin_s = crew.begin_again(LIAR, lambda: bool(crew.health(LIAR).get("latency_s")))
+    return {
+        "flaps": flaps,
+        "messages_per_s": [calm, harmed],
+        "log_lines_per_s": round(said, 2),
+        "rejoin_s": rejoin_s,
+        "life": crew.health(LIAR).get("incarnation"),
+    }
+
+
+def _sent_per_s(crew: Crew, meanwhile: Callable[[], None]) -> float:
+    """Return the broadcasts of an honest node in a second, mean of the four, while something is."""
+    before = [crew.health(n) for n in HONEST]
+    meanwhile()
+    after = [crew.health(n) for n in HONEST]
+    rates = [
+        (b["counts"]["sent"] - a["counts"]["sent"]) / (b["uptime_s"] - a["uptime_s"])
+        for a, b in zip(before, after, strict=True)
+    ]
+    return round(float(np.mean(rates)), 2)
+
+
+def _lines(crew: Crew) -> int:
+    return len((crew.homes[0] / "node.log").read_text().splitlines())
+
+
 def crowd(door: tuple[str, int], word: bytes, pause_s: float, over: threading.Event) -> None:
     """Keep 75 sockets open that say nothing, or close each after a wrong word."""
     there: list[socket.socket] = []
@@ -362,7 +412,12 @@ def crowd(door: tuple[str, int], word: bytes, pause_s: float, over: threading.Ev
         caller.close()
 
 
-WAYS = {"lost_folder": lose_folder, "revoked": revoke, "locked_out": lock_out}
+WAYS = {
+    "lost_folder": lose_folder,
+    "revoked": revoke,
+    "locked_out": lock_out,
+    "flaps": flap,
+}
 """Attacks that are no lie of the menu."""
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ With `--links K` one node, the measured one, has K neighbours that are there alr
     first_slot_s   from the start of its process until it begins its first slot, all links up
     start_cpu_s    CPU seconds that it has used by then: what `first_slot_s` is on an idle machine
     peak_mb, rest_mb   largest resident set, and the one in the end
+    threads        of the operating system, in the end
     cpu_share      of one core, while it takes `--pace` gradients a second, over `--seconds`
     heard_per_s    messages that it takes meanwhile; neighbours on a busy machine send fewer
     modules        as it ends, those that `importlib` was asked for too
@@ -186,6 +187,7 @@ def _measured(
     cpu_s, heard = _cpu_s(node.pid) - before_s, heard + _taken(homes[0])
     share = cpu_s / (time.monotonic() - at_s)
     peak_kb, rest_kb = _status(node.pid, "VmHWM"), _status(node.pid, "VmRSS")
+    threads = _status(node.pid, "Threads")
     for process in (node, *begun):
         process.terminate()
     for process in (node, *begun):
@@ -200,6 +202,7 @@ def _measured(
         "start_cpu_s": round(start_cpu_s, 2),
         "peak_mb": round(peak_kb / 1024),
         "rest_mb": round(rest_kb / 1024),
+        "threads": threads,
         "cpu_share": round(share, 4),
         "gradients": health["steps"],
         "taken": health["counts"]["taken"],
@@ -232,7 +235,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def _status(pid: int, name: str) -> int:
-    """Return an entry of the process's status, kB."""
+    """Return an entry of the process's status; memory in kB."""
     found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)
     return int(found[1]) if found else 0
 

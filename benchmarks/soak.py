@@ -15,8 +15,14 @@ its own, signed ones with bits flipped, cut, joined, made longer or said again, 
 
 Prints one JSON line. `rejoin_s` is from the start of a process until a neighbour has acknowledged
 a message of it, the start of Python included: median, 90 % and longest. `steps_lost` are gradients
-of a kill that no saved state had. `cpu_share` is that of a node's last life, of one core; memory is
-resident.
+of a kill that no saved state had. `cpu_share` is that of a node's last life, of one core;
+`cpu_s` is of all honest processes and lives together, their starts included, and `cpu_of_all_lives`
+the same as a share of the time that they lived. Memory is resident: `memory_mb` what nodes
+say of themselves before and at the end (mean, most), `rss_mb` what the kernel says of all lives,
+each second: median and most; `threads` are those of the operating system.
+
+The nodes are those that PYTHONPATH (or the installed package) gives, so two versions can be
+compared, those before the core included.
 """
 
 import argparse
@@ -24,6 +30,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -85,8 +92,10 @@ def be_hostile(path: Path, per_s: float) -> int:
 
     drive: Any = assemble(config, task, Logger("hostile", insecure=False))
     pool: list[bytes] = []  # good ones
-    sends = [getattr(drive.transport, name) for name in ("publish", "tell")]
-    drive.transport.publish, drive.transport.tell = (_kept(send, pool) for send in sends)
+    if isinstance(drive, tuple):
+        daemon, loop = drive
+        return _be_hostile_before(daemon, loop, pool, per_s, path)
+    sends = _listened(drive.transport, pool)
 
     async def around(learning: Any) -> int:
         flood = asyncio.get_running_loop().create_task(_flood(drive, sends, pool, per_s, path))
@@ -100,6 +109,29 @@ def be_hostile(path: Path, per_s: float) -> int:
     return drive.run()
 
 
+def _be_hostile_before(daemon: Any, loop: Any, pool: list[bytes], per_s: float, path: Path) -> int:
+    """Do the same with a node of the versions that had a thread for each task."""
+    sends = _listened(daemon.transport, pool)
+    rate = _Rate(per_s, path)
+
+    def flood() -> None:
+        while True:
+            time.sleep(TICK_S)
+            while rate.send_one(list(daemon.transport.links()), pool, sends):
+                time.sleep(0.001)  # they leave before the next ones are there
+
+    threading.Thread(target=flood, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: setattr(daemon, "asked", "enough"))
+    return daemon.run(loop)
+
+
+def _listened(transport: Any, pool: list[bytes]) -> list[Any]:
+    """Keep what a node sends; return what sends without being kept."""
+    sends = [getattr(transport, name) for name in ("publish", "tell")]
+    transport.publish, transport.tell = (_kept(send, pool) for send in sends)
+    return sends
+
+
 def _kept(send: Any, pool: list[bytes]) -> Any:
     def sends(peer: int, data: bytes) -> None:
         pool.append(data)
@@ -110,18 +142,38 @@ def _kept(send: Any, pool: list[bytes]) -> Any:
 
 
 async def _flood(drive: Any, sends: list[Any], pool: list[bytes], per_s: float, path: Path) -> None:
-    rng, sent, began_s = np.random.default_rng(0), 0, time.monotonic()
-    count = path.with_name("bad")
+    rate = _Rate(per_s, path)
     while True:
         await asyncio.sleep(TICK_S)
-        peers = list(drive.core.linked)
-        while peers and pool and sent < per_s * (time.monotonic() - began_s):
-            for peer in peers:
-                sends[rng.integers(2)](peer, mutated(rng, pool))
-            sent += len(peers)
+        while rate.send_one(list(drive.core.linked), pool, sends):
             await asyncio.sleep(0)  # they leave before the next ones are there
-        count.with_suffix(".part").write_text(str(sent))
-        count.with_suffix(".part").replace(count)  # whoever reads it finds a number
+
+
+class _Rate:
+    """Sends bad messages at a rate, and keeps their number beside the node's file."""
+
+    def __init__(self, per_s: float, path: Path) -> None:
+        self._per_s, self._count = per_s, path.with_name("bad")
+        self._rng, self._sent, self._began_s = np.random.default_rng(0), 0, time.monotonic()
+        self._noted_s = 0.0
+
+    def send_one(self, peers: list[int], pool: list[bytes], sends: list[Any]) -> bool:
+        """Send one to each peer if that is due; tell whether it was."""
+        due = self._per_s * (time.monotonic() - self._began_s)
+        if not (peers and pool and self._sent < due):
+            return False
+        for peer in peers:
+            sends[self._rng.integers(2)](peer, mutated(self._rng, pool))
+        self._sent += len(peers)
+        if time.monotonic() - self._noted_s >= 0.1:
+            self._note()
+        return True
+
+    def _note(self) -> None:
+        """Write how many were sent; whoever reads it finds a number."""
+        self._noted_s = time.monotonic()
+        self._count.with_suffix(".part").write_text(str(self._sent))
+        self._count.with_suffix(".part").replace(self._count)
 
 
 def mutated(rng: np.random.Generator, pool: list[bytes]) -> bytes:
@@ -155,7 +207,7 @@ class Soak:
         from folkman.runtime.cluster import make_cluster
 
         learnt = {
-            "partition": {"name": "even"},
+            "partition": {"name": "iid"},  # named so in all versions
             "model": {"name": "softmax"},
             "algorithm": [{"name": "async_sharing", "step": 0.1}],
         }
@@ -172,12 +224,21 @@ class Soak:
         self.rejoined: dict[str, list[float]] = {}
         self.lost: list[int] = []
         self.done: Counter[str] = Counter()
+        self.rss_kb: list[int] = []
+        self.threads: list[int] = []
+        self.looked_s = time.monotonic()
+        self.lived_s = 0.0  # of all honest nodes together
 
     def close(self) -> None:
         """End all processes."""
-        for process in self.processes.values():
-            process.kill()
-            process.wait(60)
+        for number in list(self.processes):
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        process = self.processes.pop(number)
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait(60)
 
     def begin(self, number: int, command: list[str] | None = None) -> None:
         """Start a node."""
@@ -203,6 +264,9 @@ class Soak:
         for number in self.honest:
             self.begin(number)
         while any(self.health(n).get("steps", 0) < 5 for n in self.honest):
+            if ended := [n for n in self.honest if self.processes[n].poll() is not None]:
+                raise RuntimeError(f"expected nodes that learn, but {ended} ended; see node.log")
+            self._look()
             time.sleep(0.2)
         first = [self.health(n)["memory_bytes"] for n in self.honest]
         seconds = 60.0 * given.minutes
@@ -210,11 +274,25 @@ class Soak:
         self.begin(liar, [*be, str(given.messages / seconds)])
         self._harm(seconds)
         until_s = time.monotonic() + 60.0
-        while self.away and time.monotonic() < until_s:
+        while self._coming() and time.monotonic() < until_s:
             self._look()
             time.sleep(0.1)
-        time.sleep(HARM_S)
-        return self._found(first, int((self.homes[liar] / "bad").read_text()))
+        until_s = time.monotonic() + HARM_S
+        while time.monotonic() < until_s:
+            self._look()
+            time.sleep(0.1)
+        found = self._found(first, int((self.homes[liar] / "bad").read_text()))
+        before_s = _children_cpu_s()
+        self._end(liar)
+        own_s = _children_cpu_s() - before_s
+        self.close()
+        cpu_s = _children_cpu_s() - own_s
+        found |= {"cpu_s": round(cpu_s), "hostile_cpu_s": round(own_s)}
+        return found | {"cpu_of_all_lives": round(cpu_s / self.lived_s, 4)}
+
+    def _coming(self) -> list[int]:
+        """Return the nodes that may still come back."""
+        return [n for n in self.away if self.processes[n].poll() is None]
 
     def _harm(self, seconds: float) -> None:
         """Let kills and faults happen, evenly over the time."""
@@ -274,6 +352,9 @@ class Soak:
     def _look(self) -> None:
         """Wake who has slept, and note who is back."""
         now_s = time.monotonic()
+        if now_s - self.looked_s >= 1.0:
+            self._look_at_kernel(now_s - self.looked_s)
+            self.looked_s = now_s
         for number, until_s in list(self.held.items()):
             if now_s >= until_s:
                 self.processes[number].send_signal(signal.SIGCONT)
@@ -287,14 +368,29 @@ class Soak:
                     self.lost.append(max(0, steps - begun["steps"]))
                 del self.away[number]
 
+    def _look_at_kernel(self, since_s: float) -> None:
+        """Note memory and threads of the honest that learn, and that all others lived on."""
+        for number in self.honest:
+            if self.processes[number].poll() is not None:
+                continue
+            self.lived_s += since_s
+            if number in self.away:
+                continue
+            status = Path(f"/proc/{self.processes[number].pid}/status").read_text()
+            facts = dict(line.split(":", 1) for line in status.splitlines())
+            if "VmRSS" in facts:
+                self.rss_kb.append(int(facts["VmRSS"].split()[0]))
+                self.threads.append(int(facts["Threads"]))
+
     def _found(self, first: list[float], bad: int) -> dict[str, object]:
-        last = [self.health(n) for n in self.honest]
+        last = {n: health for n in self.honest if (health := self.health(n))}
         refused: Counter[str] = Counter()
-        for each in last:
+        for each in last.values():
             refused.update(each["refused"])
-        shares = [each["cpu_s"] / each["uptime_s"] for each in last]
-        rates = [each["counts"]["taken"] / each["uptime_s"] for each in last]
-        memory = [each["memory_bytes"] / 2**20 for each in last]
+        shares = [each["cpu_s"] / each["uptime_s"] for each in last.values()]
+        rates = [each["counts"]["taken"] / each["uptime_s"] for each in last.values()]
+        memory = [each["memory_bytes"] / 2**20 for each in last.values()]
+        losses = [each["loss"] for each in last.values() if each["loss"] is not None]
         return {
             "transport": self.given.transport,
             "nodes": self.given.nodes,
@@ -305,17 +401,30 @@ class Soak:
             "reasons": sorted(refused),
             "not_back": {str(n): kind for n, (_, kind, _) in self.away.items()},
             "ended": [n for n in self.honest if self.processes[n].poll() is not None],
-            "not_well": [n for n in self.honest if not last[n]["ok"]],
+            "not_well": [n for n in self.honest if not _well(last.get(n, {}))],
             "rejoin_s": {
                 kind: [round(float(np.quantile(found, q)), 1) for q in (0.5, 0.9, 1.0)]
                 for kind, found in self.rejoined.items()
             },
             "steps_lost": [round(float(np.mean(self.lost)), 2), max(self.lost, default=0)],
             "memory_mb": [round(float(np.mean(first)) / 2**20), round(max(memory))],
+            "rss_mb": [round(float(f(self.rss_kb)) / 1024) for f in (np.median, np.max)],
+            "threads": [round(float(f(self.threads))) for f in (np.median, np.max)],
             "cpu_share": [round(float(np.median(shares)), 4), round(max(shares), 4)],
             "heard_per_s": round(float(np.median(rates)), 1),
-            "loss": [round(float(np.mean([each["loss"] for each in last])), 4)],
+            "loss": [round(float(np.mean(losses)), 4)],
         }
+
+
+def _well(health: dict[str, Any]) -> bool:
+    """Tell whether a node says that it is well; before the core none said so."""
+    return bool(health.get("ok", health.get("state") == "learning"))
+
+
+def _children_cpu_s() -> float:
+    """Return the CPU seconds of all processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _last_start(home: Path) -> str:

@@ -69,20 +69,17 @@ def _number(file: Path) -> float:
         return float("inf")
 
 
-def resident_bytes(*, peak: bool = False) -> int:
-    """Return the resident set of this process, or its peak; 0 where the system does not tell.
+def resident_bytes() -> tuple[int, int]:
+    """Return the resident set of this process, and its peak; 0 where the system does not tell.
 
     `getrusage` would count the process that started this one too, if that was larger.
     """
     try:
-        found = re.search(
-            rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB",
-            Path("/proc/self/status").read_text(),
-            re.M,
-        )
+        text = Path("/proc/self/status").read_text()
     except OSError:
-        return 0
-    return int(found[1]) * 1024 if found else 0
+        return 0, 0
+    now, peak = (re.search(rf"^{name}:\s+(\d+) kB", text, re.M) for name in ("VmRSS", "VmHWM"))
+    return (int(now[1]) * 1024 if now else 0), (int(peak[1]) * 1024 if peak else 0)
 
 
 def hold_little() -> None:

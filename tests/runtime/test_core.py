@@ -192,6 +192,21 @@ def test_the_same_events_have_the_same_effects():
     assert lived() == lived()
 
 
+def test_a_state_that_is_due_is_saved_before_the_rest_after_a_slot():
+    """What a kill costs is then what came since, and not the gradient before the rest as well."""
+    core = core_of(0, 2, Settings(slot_s=1.0, save_every_s=2.0, start_wait_s=0.0))
+    air, lags = Air([core]), []
+    air.start()
+
+    for second in range(1, 21):
+        air.run(second + 0.5)
+        state = air.disks[0].state
+        lags.append(core.node.steps - (0 if state is None else int(state["counters"][1])))
+
+    assert core.node.steps > 15
+    assert set(lags[4:]) == {0, 1}
+
+
 def test_a_node_that_is_asked_to_stop_saves_first_and_waits_for_no_gradient_for_ever():
     air = three()
     air.start()

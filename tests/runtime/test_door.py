@@ -1,8 +1,10 @@
 """Nobody without a certificate keeps a neighbour out: who has to go at the door, and real sockets."""
 
+import gc
 import socket
 import threading
 import time
+from asyncio.sslproto import SSLProtocol
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -181,3 +183,49 @@ def test_a_stranger_that_says_nothing_is_dropped_and_counted(certs):
         with socket.create_connection(places[1], 5) as caller:
             assert caller.recv(1) == b""
         assert listener.counts["silent_strangers"] == 1
+
+
+@pytest.mark.process
+def test_a_stranger_that_hangs_up_without_a_word_costs_no_handshake(certs):
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        places = [one.getsockname()] * 2
+    refused = []
+    with node(Tcp, certs, 1, places) as (listener, ear):
+        ear.refused = lambda reason, text: refused.append((reason, text))
+        for _ in range(5):
+            socket.create_connection(places[1], 5).close()
+        until_s = time.monotonic() + 5
+        while listener.counts["silent_strangers"] + len(refused) < 5:
+            assert time.monotonic() < until_s
+            time.sleep(0.01)
+    assert not refused
+
+
+@pytest.mark.process
+def test_a_handshake_that_fails_leaves_nothing_for_the_garbage_collector(certs):
+    """Each leaves a buffer of 64 KiB else, and nobody knows when the collector looks."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        places = [one.getsockname()] * 2
+
+    def handshakes():
+        return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+
+    with node(Tcp, certs, 1, places):
+        gc.collect()
+        before = handshakes()
+        gc.disable()
+        try:
+            callers = [socket.create_connection(places[1], 5) for _ in range(20)]
+            for caller in callers:
+                caller.sendall(b"\x16\x03\x01\x01\x00\x01")  # a part of a first word
+            until_s = time.monotonic() + 8
+            while handshakes() < before + 20:
+                assert time.monotonic() < until_s
+                time.sleep(0.05)
+            for caller in callers:
+                caller.close()
+            while handshakes() > before + 2:
+                assert time.monotonic() < until_s, handshakes()
+                time.sleep(0.05)
+        finally:
+            gc.enable()

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import shutil
 import socket
+import ssl
+import struct
 import threading
 import time
 import warnings
@@ -411,6 +413,58 @@ def test_who_says_nothing_is_pinged_and_in_the_end_dropped(monkeypatch):
             until(lambda: not node.links())
     finally:
         node.close()
+
+
+def contexts(folder, number):
+    """Return what a member shows as it dials, and as it is dialled."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for context in made:
+        context.load_verify_locations(folder / "ca.crt")
+        context.load_cert_chain(folder / f"node-{number}.crt", folder / f"node-{number}.key")
+        context.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
+def greeting(number):
+    return struct.pack("<BI4sHQI", 0, 18, b"FLKM", 1, RUN, number)
+
+
+def test_who_hangs_up_right_after_the_greeting_leaves_no_link_behind(certs):
+    """The end of a connection may come while the streams of its greeting still have it."""
+    dials, _ = contexts(certs / "ours", 0)
+    place, ear = free_address(), Ear()
+    security = secured(certs / "ours", 1)
+    node = Tcp(1, place, {0: free_address()}, run=RUN, largest_bytes=999, security=security)
+    node.open(ear)
+    try:
+        for _ in range(20):
+            with socket.create_connection(place, 5) as raw:
+                caller = dials.wrap_socket(raw, server_hostname="node-1")
+                caller.sendall(greeting(0))
+                caller.recv(23)
+                caller.close()
+            until(lambda: not node.links() and not ear.ups, 5)
+        assert not ear.refusals
+    finally:
+        node.close()
+
+
+def test_a_neighbour_that_leaves_as_soon_as_it_has_greeted_is_dialled_again(certs):
+    _, answers = contexts(certs / "ours", 1)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        door.settimeout(8)
+        places = {1: door.getsockname()}
+        security = secured(certs / "ours", 0)
+        node = Tcp(0, free_address(), places, run=RUN, largest_bytes=999, security=security)
+        node.open(Ear())
+        try:
+            for _ in range(5):  # each time it comes again; once it stayed away for ever
+                raw, _ = door.accept()
+                with answers.wrap_socket(raw, server_side=True) as caller:
+                    caller.recv(23)
+                    caller.sendall(greeting(1))
+        finally:
+            node.close()
 
 
 def test_all_that_is_said_at_once_leaves_in_one_write(monkeypatch):

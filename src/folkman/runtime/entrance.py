@@ -8,6 +8,7 @@ shake hands. All of it runs in the loop of whoever opens it, and nothing in it w
 import asyncio
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeAlias
@@ -15,15 +16,61 @@ from typing import TypeAlias
 from folkman.runtime.door import Door
 from folkman.runtime.identity import Identity
 
-__all__ = ["Address", "Contexts", "Entrance"]
+__all__ = ["Address", "Contexts", "Entrance", "Reader", "Streams", "connected", "let_go"]
 
 Address: TypeAlias = tuple[str, int]
-Meet: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]
+Meet: TypeAlias = Callable[["Reader", asyncio.StreamWriter], Awaitable[object]]
 
 FIRST_WORD_S = 2.0
 """A stranger that has not sent a byte by then is dropped."""
+READ_BYTES = 65536
+"""What each TLS connection of a node holds to read into. asyncio's own choice, 256 KiB, is 5 MB for
+15 neighbours and 64 strangers' 16 MB."""
 NO_HANDLES_S = 1.0
 """How long nobody is let in when the process has no file handles left."""
+
+
+class Reader(asyncio.StreamReader):
+    """A reader that tells when the other end is gone, to whoever has taken its transport over too.
+
+    asyncio tells the protocol that a transport had as the connection ended. If the next protocol is
+    set just then, nobody else hears of it.
+    """
+
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=limit, loop=loop)
+        self.gone: asyncio.Future[None] = loop.create_future()
+
+    def feed_eof(self) -> None:
+        """Take notice that nothing more comes."""
+        self._note_gone()
+        super().feed_eof()
+
+    def set_exception(self, exc: Exception) -> None:
+        """Take notice that the connection broke."""
+        self._note_gone()
+        super().set_exception(exc)
+
+    async def rest(self) -> bytes:
+        """Return what has come and was not read, at once; the transport is another's by now."""
+        super().feed_eof()
+        return await self.read()
+
+    def _note_gone(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+
+Streams: TypeAlias = tuple[Reader, asyncio.StreamWriter]
+
+
+async def connected(place: Address, limit_bytes: int) -> Streams:
+    """Connect, and return the streams."""
+    loop = asyncio.get_running_loop()
+    reader = Reader(limit_bytes, loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await loop.create_connection(lambda: protocol, *place)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 class Contexts:
@@ -31,6 +78,7 @@ class Contexts:
 
     def __init__(self, identity: Identity, protocol: str = "") -> None:
         self._identity, self._protocol = identity, protocol
+        SSLProtocol.max_size = READ_BYTES
         self._made: dict[int, tuple[tuple[int, ...], ssl.SSLContext]] = {}  # by kind: age, context
 
     def of(self, kind: int) -> ssl.SSLContext:
@@ -136,6 +184,7 @@ class Entrance:
             await self._meet(reader, writer)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             self._refused("handshake", f"{host}: {type(error).__name__}: {error}")
+            let_go(error)
         except asyncio.CancelledError:
             pass  # closing, or another one has its place
         finally:
@@ -152,23 +201,43 @@ class Entrance:
             return False
         finally:
             self._loop.remove_reader(stranger)
-        return True
+        return not _hung_up(stranger)
 
-    async def _streams(
-        self, stranger: socket.socket
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _streams(self, stranger: socket.socket) -> Streams:
         """Return the streams of a socket that was accepted; `start_tls` then serves."""
-        met: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
-        met = self._loop.create_future()
-        reader = asyncio.StreamReader(limit=self._limit_bytes, loop=self._loop)
+        met: asyncio.Future[Streams] = self._loop.create_future()
+        reader = Reader(self._limit_bytes, self._loop)
 
-        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             met.set_result((reader, writer))
 
         await self._loop.connect_accepted_socket(
             lambda: asyncio.StreamReaderProtocol(reader, connected, loop=self._loop), stranger
         )
         return await met
+
+
+def let_go(error: BaseException | None) -> None:
+    """Break the ring of an error, the frames it came through, and the future that brought it.
+
+    Else the buffers of its connection stay until the garbage collector happens to look.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
+
+
+def _hung_up(stranger: socket.socket) -> bool:
+    """Tell whether a socket that can be read has come to its end: there is no word to answer.
+
+    A handshake with it would fail, after it has taken a quarter of a megabyte.
+    """
+    try:
+        return not stranger.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 async def cancelled(tasks: set[asyncio.Task]) -> None:

@@ -103,6 +103,12 @@ class Mailbox:
             raise CodecError(
                 "sender", f"expected another of {len(self.payload)} nodes, got {message.node}"
             )
+        if message.params.dtype != self.payload.dtype:
+            message = self._in_our_precision(message)
+        self._check_size(message)
+        return message
+
+    def _in_our_precision(self, message: Message) -> Message:
         with np.errstate(over="ignore"):
             params = message.params.astype(self.payload.dtype)
         if not np.isfinite(params).all():  # finite on a wider wire, and too large for us
@@ -112,9 +118,7 @@ class Mailbox:
                 message.node,
                 message.sequence,
             )
-        message = message._replace(params=params)
-        self._check_size(message)
-        return message
+        return message._replace(params=params)
 
     def _check_size(self, message: Message) -> None:
         if not np.abs(message.params).max(initial=0.0) <= self.checks.largest:

@@ -28,7 +28,7 @@ from functools import partial
 
 from folkman.runtime.control import LARGEST_BYTES
 from folkman.runtime.door import Door
-from folkman.runtime.entrance import Address, Contexts, Entrance
+from folkman.runtime.entrance import Address, Contexts, Entrance, Reader, connected, let_go
 from folkman.runtime.transport import MOST_CONTROL, Events, Security
 
 __all__ = ["Address", "TcpTransport"]
@@ -116,6 +116,11 @@ class _Link(asyncio.Protocol):
         """Let it go on."""
         self.has_room.set()
 
+    def give_up(self) -> None:
+        """Let go of the connection, also of one that has ended without a word."""
+        self.transport.abort()
+        self._end(EOFError())
+
     def _end(self, why: Exception) -> None:
         if not self.ended.done():
             self.ended.set_exception(why)
@@ -199,7 +204,7 @@ class TcpTransport:
                 self._events.refused(
                     "member", f"node {number} is no longer a member; its link is closed"
                 )
-                peer.link.transport.abort()
+                peer.link.give_up()
 
     def _start(self) -> None:
         self._loop.set_exception_handler(self._complain)
@@ -238,7 +243,7 @@ class TcpTransport:
                 if peer.link is None:
                     continue
                 if now_s - peer.link.heard_s > SILENCE_S:
-                    peer.link.transport.abort()
+                    peer.link.give_up()
                 elif now_s - peer.sent_s >= PING_S:
                     peer.pings = True
                     self._soon(peer)
@@ -248,7 +253,7 @@ class TcpTransport:
         wait_s = FIRST_REDIAL_S
         while True:
             try:
-                work = asyncio.open_connection(*address, limit=2 * PART_BYTES)
+                work = connected(address, 2 * PART_BYTES)
                 reader, writer = await asyncio.wait_for(work, HANDSHAKE_S)
                 if await self._meet(reader, writer, number):
                     wait_s = FIRST_REDIAL_S
@@ -256,14 +261,16 @@ class TcpTransport:
                 self._events.refused(
                     "handshake", f"node {number} at {address[0]}:{address[1]}: {error}"
                 )
-            except (OSError, TimeoutError):
+                let_go(error)
+            except (OSError, TimeoutError) as error:
                 self.counts["redials"] += 1
+                let_go(error)
             spread = random.uniform(0.75, 1.25)  # noqa: S311 - only to spread redials
             await asyncio.sleep(wait_s * spread)
             wait_s = min(2 * wait_s, LAST_REDIAL_S)
 
     async def _meet(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+        self, reader: Reader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> bool:
         """Go over to TLS if there are certificates, talk, and let go of the socket.
 
@@ -284,7 +291,7 @@ class TcpTransport:
             raw.abort()
 
     async def _talk(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+        self, reader: Reader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> bool:
         """Greet, then read and write until the link breaks; tell whether the greeting went well."""
         number, greeted = None, False
@@ -301,14 +308,15 @@ class TcpTransport:
             await self._serve(number, reader, writer.transport)
         except _RefusalError as error:
             self._events.refused(error.reason, str(error))
-        except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the link broke: redialled by whoever dialled
+            let_go(error)
+        except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError) as error:
+            let_go(error)  # the link broke: redialled by whoever dialled
         finally:
             writer.transport.abort()
         return greeted
 
     async def _greeting(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialled: int | None
+        self, reader: Reader, writer: asyncio.StreamWriter, dialled: int | None
     ) -> int:
         """Return who is at the other end, by hello and certificate, or refuse it."""
         kind, content = await _frame(reader)
@@ -323,7 +331,9 @@ class TcpTransport:
             )
         if run != self._run:
             raise _RefusalError(
-                "run", f"node {number} is in run {run:016x}, we in {self._run:016x}"
+                "run",
+                f"node {number} is in run {run:016x}, we in {self._run:016x}; give both the same "
+                "configuration, label, seed and version of folkman",
             )
         if number not in self._peers or dialled not in (None, number):
             raise _RefusalError(
@@ -344,17 +354,15 @@ class TcpTransport:
                 )
         return number
 
-    async def _serve(
-        self, number: int, reader: asyncio.StreamReader, transport: asyncio.WriteTransport
-    ) -> None:
+    async def _serve(self, number: int, reader: Reader, transport: asyncio.WriteTransport) -> None:
         peer, link = self._peers[number], _Link(transport, partial(self._take, number))
         if peer.link is not None:  # a half-open one: the peer has dialled anew
-            peer.link.transport.abort()
+            peer.link.give_up()
         peer.link, peer.sent_s = link, self._loop.time()
         self._note_link(number, up=True)
         transport.set_protocol(link)
-        reader.feed_eof()
-        link.data_received(await reader.read())  # what came with the greeting
+        link.data_received(await reader.rest())  # what came with the greeting
+        reader.gone.add_done_callback(lambda _: link.eof_received())
         writing = self._loop.create_task(self._write(peer, link))
         try:
             await link.ended
@@ -462,7 +470,7 @@ def _waiting(peer: _Peer, *, with_slot: bool = True) -> bytes:
     return b"".join(frames)
 
 
-async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def _frame(reader: Reader) -> tuple[int, bytes]:
     kind, length = _FRAME.unpack(await reader.readexactly(_FRAME.size))
     _check_length(length)
     return kind, await reader.readexactly(length) if length else b""

@@ -150,11 +150,12 @@ def _takes(descriptor: int, within_s: float) -> bool:
 def process_facts() -> Json:
     """Return what a health file says of the process; every key is stable."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
+    memory_bytes, peak_bytes = resident_bytes()
     return {
         "pid": os.getpid(),
         "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
-        "memory_bytes": resident_bytes(),
-        "memory_peak_bytes": resident_bytes(peak=True),
+        "memory_bytes": memory_bytes,
+        "memory_peak_bytes": peak_bytes,
     }
 
 

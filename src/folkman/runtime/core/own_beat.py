@@ -32,8 +32,12 @@ class Beat:
 
     def act(self, core: "Core", now_s: float) -> None:
         """Begin the next slot, if the last is over and its time has come."""
-        if not core.is_in_slot and now_s >= self._due_s:
-            core.saving.now_and_then(now_s)
+        if core.is_in_slot:
+            return
+        core.saving.now_and_then(
+            now_s
+        )  # before the rest, not after it: a kill costs what is unsaved
+        if now_s >= self._due_s:
             self.begin(core, now_s)
 
     def begin(self, core: "Core", now_s: float) -> None:

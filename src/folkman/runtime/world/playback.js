@@ -201,6 +201,7 @@ find("back").onclick = () => step(-1);
 find("on").onclick = () => step(1);
 find("closer").onclick = () => zoom(.5);
 find("wider").onclick = () => zoom(2);
+find("broke").textContent = data.broken ? "To what broke" : "To the end";
 find("broke").onclick = () => { play(false); go(last); };
 document.addEventListener("keydown", (event) => {
   if (event.target.tagName === "SELECT") return;
