@@ -49,6 +49,8 @@ from tests.world.broken import (
     broken_in,
     republished,
     retold,
+    spoken,
+    without,
 )
 from tests.world.cases_of_code import CASES_OF_CODE
 from tests.world.mended import MENDED
@@ -161,6 +163,36 @@ def beyond_share() -> int:
     return broken_by(change, asked=8)
 
 
+def beyond_share_unsaid() -> int:
+    """A node says a low rate once, has no news of it, and sends as soon as it has something."""
+    said: list[float] = []
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core.pace._due_s = float("-inf")
+        if any(said):
+            return without(effects, control.Period)
+        said.extend(body.rate for _, body in spoken(effects) if isinstance(body, control.Period))
+        return retold(
+            effects,
+            lambda body: (
+                body._replace(rate=300.0)
+                if isinstance(body, control.Period) and body.rate
+                else body
+            ),
+        )
+
+    return broken_by(change, asked=8)
+
+
+def says_no_rate() -> int:
+    """A node never says what its rate is."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return without(effects, control.Period)
+
+    return broken_by(change, asked=8)
+
+
 def silent_after_heal() -> int:
     """A node sends nothing any more."""
 
@@ -214,14 +246,7 @@ def unacknowledged() -> int:
     """A node takes messages and does not say so."""
 
     def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
-        found: list[Effect] = []
-        for effect in effects:
-            if isinstance(effect, Tell):
-                body = control.open_sealed(effect.data, Setting.run).body
-                if isinstance(body, control.Ack):
-                    continue
-            found.append(effect)
-        return found
+        return without(effects, control.Ack)
 
     return broken_by(change)
 
@@ -671,6 +696,8 @@ CASES: tuple[Callable[[], int], ...] = (
     hoards,
     state_never_saved,
     beyond_share,
+    beyond_share_unsaid,
+    says_no_rate,
     silent_after_heal,
     silent_in_rounds_among_poison,
     silent_in_rounds_among_false_answers,

@@ -20,6 +20,8 @@ EXPECTED = {
     "hoards": 6,
     "state_never_saved": 7,
     "beyond_share": 8,
+    "beyond_share_unsaid": 8,
+    "says_no_rate": 8,
     "silent_after_heal": 9,
     "silent_in_rounds_among_poison": 9,
     "silent_in_rounds_among_false_answers": 9,

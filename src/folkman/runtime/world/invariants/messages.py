@@ -31,6 +31,8 @@ __all__ = ["Counted", "Heard", "Newer", "OfMembers", "OneContent", "Rising", "Wi
 
 ALL = -1
 """In place of one receiver."""
+NEWS_SHARE = 0.1
+"""Neighbours are told of a rate that has changed by this share."""
 
 
 class Newer(Invariant):
@@ -372,7 +374,12 @@ class OfMembers(Invariant):
 
 
 class WithinShare(Invariant):
-    """8: a sender leaves the others their part of the medium."""
+    """8: a sender leaves the others their part of the medium.
+
+    A broadcast is paid for at the rate that its sender said last. Neighbours are told of a rate
+    that has changed by `NEWS_SHARE`, so it may be higher by so much. Nothing is asked after a
+    broadcast whose receivers were not measured yet, and the last one of a process goes out at once.
+    """
 
     number = 8
     sentence = "bits on the air stay within the sender's share plus one message"
@@ -380,7 +387,7 @@ class WithinShare(Invariant):
 
     def __init__(self) -> None:
         self._until_s: dict[int, float] = {}  # member -> its share is used up until then
-        self._rate: dict[int, float] = {}
+        self._rate: dict[int, float] = {}  # member -> what it said last; 0: nothing was measured
         self._sent: dict[int, int] = {}
 
     def asks(self, world: "World") -> bool:
@@ -391,24 +398,37 @@ class WithinShare(Invariant):
         """Begin anew: a new process knows of no share yet."""
         del world, start
         self._until_s.pop(host.number, None)
+        self._rate.pop(host.number, None)
+
+    def lost_folder(self, host: "Host") -> None:
+        """Let a node that has lost its folder use numbers again."""
+        self._sent.pop(host.number, None)
 
     def stepped(self, seen: Seen) -> None:
         """See that a broadcast begins when the one before is paid for at the rate that was said."""
+        core: Any = seen.host.core
         number = seen.host.number
-        said = [control.body for _, control in seen.told if isinstance(control.body, Period)]
         fresh = {h.sequence: h for h in seen.published if h.sequence > self._sent.get(number, 0)}
         if not fresh:
             return
         self._sent[number] = max(fresh)
-        now_s = seen.host.clock.now_s(seen.world.now_s)
-        if now_s < self._until_s.get(number, 0.0) - 1e-6 and said:
-            late_s = self._until_s[number] - now_s
-            raise broken(self, f"node {number} sends {late_s:.4f} s before its share allows")
-        if said and said[-1].rate > 0:
+        said = [control.body for _, control in seen.told if isinstance(control.body, Period)]
+        if said:
+            self._rate[number] = said[-1].rate
+        elif number not in self._rate:
+            raise broken(self, f"node {number} sends and has not said at which rate")
+        now_s, until_s = seen.host.clock.now_s(seen.world.now_s), self._until_s.pop(number, 0.0)
+        if not core.is_learning:  # its last: whoever goes on has it
+            return
+        if now_s < until_s - 1e-6:
+            text = f"node {number} sends {until_s - now_s:.4f} s before its share allows"
+            raise broken(self, text)
+        rate = self._rate[number] * (1.0 if said else 1.0 + NEWS_SHARE)
+        if rate > 0:
             # alone on the medium a message takes this long; with others, longer
             bits = max(8 * len(header.data) for header in fresh.values())
             longest_s = seen.world.setting.settings.period_timeout_s
-            self._until_s[number] = now_s + min(bits / said[-1].rate, longest_s)
+            self._until_s[number] = now_s + min(bits / rate, longest_s)
 
 
 class Heard(Invariant):
