@@ -25,9 +25,10 @@ class Coverage(NamedTuple):
     seeds: int
     lines: dict[str, dict[int, int]]  # file, from the root -> line -> seeds, as bits
     traces: list[str]  # of each seed
+    source: str  # a hash of the code that was run
 
     @classmethod
-    def found(cls, seeds: int, files: Iterable[str], workers: int) -> "Coverage":
+    def found(cls, seeds: int, files: Iterable[str], workers: int, source: str) -> "Coverage":
         """Run schedules, and look at every line of some files that they run."""
         lines: dict[str, dict[int, int]] = {name: {} for name in files}
         traces: list[str] = []
@@ -38,7 +39,7 @@ class Coverage(NamedTuple):
                 for name, numbers in seen.items():
                     for line in numbers:
                         lines[name][line] = lines[name].get(line, 0) | 1 << seed
-        return cls(seeds, lines, traces)
+        return cls(seeds, lines, traces, source)
 
     @classmethod
     def read(cls, path: Path) -> "Coverage":
@@ -48,15 +49,20 @@ class Coverage(NamedTuple):
             name: {int(line): int(bits, 16) for line, bits in of_file.items()}
             for name, of_file in held["lines"].items()
         }
-        return cls(held["seeds"], lines, held["traces"])
+        return cls(held["seeds"], lines, held["traces"], held.get("source", ""))
 
     def write(self, path: Path) -> None:
         """Write it as one JSON object."""
         lines = {
             name: {k: f"{bits:x}" for k, bits in of.items()} for name, of in self.lines.items()
         }
-        held = {"seeds": self.seeds, "lines": lines, "traces": self.traces}
+        held = self._asdict() | {"lines": lines}
         path.write_text(json.dumps(held), encoding="utf-8")
+
+    def runs(self, path: str, first: int, last: int) -> bool:
+        """Tell whether any schedule runs one of some lines."""
+        of_file = self.lines.get(path, {})
+        return any(of_file.get(line, 0) for line in range(first, last + 1))
 
     def seeds_of(self, path: str, first: int, last: int, seeds: int) -> Sequence[int]:
         """Return the seeds that run some lines; beyond those that were looked at, all."""
