@@ -38,7 +38,7 @@ from folkman.runtime.world.audit import Auditor
 from folkman.runtime.world.cores import Setting
 from folkman.runtime.world.invariants import all_invariants
 from folkman.runtime.world.page import page
-from folkman.runtime.world.plan import Fault
+from folkman.runtime.world.plan import Fault, plan_of
 from folkman.runtime.world.swarm import run_plan, watch
 from folkman.runtime.world.world import World
 from tests.world.broken import (
@@ -800,6 +800,19 @@ def _code_at(module: ModuleType, place: str) -> CodeType | None:
     return getattr(item, "__code__", None)
 
 
+def heals(seed: int) -> dict[str, object]:
+    """Return what a schedule with a partition shows: its faults, its link, and ages of copies."""
+    outcome, world = watch(plan_of(seed))
+    up = [line for line in world.trace.lines if line.what in ("link up", "link down")]
+    return {
+        "text": outcome.text,
+        "faults": [fault.said() for fault in outcome.plan.faults],
+        "nodes": outcome.plan.nodes,
+        "links": [[line.now_s, line.what] for line in up],
+        "ages": [[now_s, node, ages[1 - node]] for now_s, node, ages, _ in world.ages],
+    }
+
+
 def main() -> None:
     """Run all cases, the bugs that were mended, and the plan without any change."""
     chosen = sys.argv[1:]
@@ -813,6 +826,7 @@ def main() -> None:
         found["other"] = run_plan(PLAN._replace(seed=2)).digest
         found["unlike"] = unlike_their_source()
         found["replaced"] = unlike_when_replaced()
+        found["heals"] = heals(2372)
         found["jax"] = "jax" in sys.modules
         found["page"] = page(*watch(PLAN._replace(liars=((1, "flood"),))))
         found["core"] = type(Setting(PLAN).core(0, lambda *_: True)) is Core

@@ -136,3 +136,19 @@ def test_a_page_needs_no_network_and_holds_the_whole_schedule(found):
     assert {line[2] for line in data["lines"]} >= {"begins", "link up", "Publish", "Saved", "ends"}
     assert len(data["flights"]) > 100
     assert len(data["ages"]) > 10
+
+
+def test_a_seed_of_the_documents_shows_a_partition_that_heals(found):
+    seen = found["heals"]
+    links = [[round(at_s, 1), what] for at_s, what in seen["links"]]
+
+    assert "folkman world --seed 2372\n" in (ROOT / "docs/world.md").read_text()
+    assert (seen["text"], seen["nodes"]) == ("", 2)
+    assert seen["faults"] == ["partition at 1->0, 2.82 to 12.00 s"]
+    assert links == [[0.2, "link up"], [5.8, "link down"], [12.2, "link up"], [20.0, "link down"]]
+    for node, oldest in ((0, 9), (1, 6)):
+        ages = [(at_s, age) for at_s, who, age in seen["ages"] if who == node]
+        apart = [age for at_s, age in ages if 5.9 < at_s < 12.0]
+        assert apart == list(range(apart[0], oldest + 1))  # a slot older in every slot
+        assert max(age for at_s, age in ages if at_s < 2.8) == 1
+        assert max(age for at_s, age in ages if at_s > 12.4) <= 1
