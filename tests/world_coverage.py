@@ -26,20 +26,26 @@ class Coverage(NamedTuple):
     lines: dict[str, dict[int, int]]  # file, from the root -> line -> seeds, as bits
     traces: list[str]  # of each seed
     source: str  # a hash of the code that was run
+    broken: list[int]  # seeds that break an invariant without a mutant: they can show none
 
     @classmethod
     def found(cls, seeds: int, files: Iterable[str], workers: int, source: str) -> "Coverage":
         """Run schedules, and look at every line of some files that they run."""
         lines: dict[str, dict[int, int]] = {name: {} for name in files}
         traces: list[str] = []
+        broken: list[int] = []
         watch = partial(_watched, files=frozenset(lines))
         with ProcessPoolExecutor(workers) as pool:
-            for seed, (digest, seen) in enumerate(pool.map(watch, range(seeds), chunksize=CHUNK)):
+            found = pool.map(watch, range(seeds), chunksize=CHUNK)
+            for seed, (digest, wrong, seen) in enumerate(found):
                 traces.append(digest)
+                if wrong:
+                    broken.append(seed)
+                    print(f"seed {seed} breaks an invariant as it is: {wrong}", flush=True)
                 for name, numbers in seen.items():
                     for line in numbers:
                         lines[name][line] = lines[name].get(line, 0) | 1 << seed
-        return cls(seeds, lines, traces, source)
+        return cls(seeds, lines, traces, source, broken)
 
     @classmethod
     def read(cls, path: Path) -> "Coverage":
@@ -49,7 +55,8 @@ class Coverage(NamedTuple):
             name: {int(line): int(bits, 16) for line, bits in of_file.items()}
             for name, of_file in held["lines"].items()
         }
-        return cls(held["seeds"], lines, held["traces"], held.get("source", ""))
+        known = held["traces"], held.get("source", ""), held.get("broken", [])
+        return cls(held["seeds"], lines, *known)
 
     def write(self, path: Path) -> None:
         """Write it as one JSON object."""
@@ -70,19 +77,30 @@ class Coverage(NamedTuple):
         for line in range(first, last + 1):
             bits |= self.lines.get(path, {}).get(line, 0)
         near = [seed for seed in range(min(seeds, self.seeds)) if bits >> seed & 1]
+        near = [seed for seed in near if seed not in self.broken]
         return near + list(range(self.seeds, seeds))
 
 
-def _watched(seed: int, files: frozenset[str]) -> tuple[str, Lines]:
-    """Run one schedule; return the hash of its trace, and the lines that it ran."""
+def _watched(seed: int, files: frozenset[str]) -> tuple[str, str, Lines]:
+    """Run one schedule; return the hash of its trace, what it breaks, and the lines that it ran."""
     from folkman.runtime.world.plan import plan_of
     from folkman.runtime.world.swarm import run_plan
 
     seen: Lines = {name: set() for name in files}
     places = {str(ROOT / name): numbers for name, numbers in seen.items()}
+    _forget_results(frozenset(places))
     with _watching(places):
         outcome = run_plan(plan_of(seed))
-    return outcome.digest, seen
+    return outcome.digest, outcome.text if outcome.broken else "", seen
+
+
+def _forget_results(places: frozenset[str]) -> None:
+    """Let functions run again whose results are kept: else the first schedule alone runs them."""
+    modules = [each for name, each in sys.modules.items() if name.startswith("folkman.runtime.")]
+    for item in [item for module in modules for item in vars(module).values()]:
+        code = getattr(getattr(item, "__wrapped__", None), "__code__", None)
+        if code is not None and code.co_filename in places and hasattr(item, "cache_clear"):
+            item.cache_clear()
 
 
 @contextmanager

@@ -107,9 +107,11 @@ def semantic() -> Iterator[Mutant]:
 def drawn(size: int, seed: int, coverage: Coverage | None = None) -> Iterator[Mutant]:
     """Return mutants drawn from the syntax trees; given the coverage, of lines that are run."""
     sites = [site for site in all_sites(ROOT, TARGETS) if site.within and not _is_worded(site)]
-    if coverage is not None:
-        sites = [site for site in sites if coverage.runs(site.path, site.first, site.last)]
-    found = (_mutant(site) for site in draw(sites, len(sites), seed))
+    found = (
+        _mutant(site)
+        for site in draw(sites, len(sites), seed)
+        if coverage is None or coverage.runs(site.path, site.first, site.last)
+    )
     yield from islice((each for each in found if each is not None), size)
 
 

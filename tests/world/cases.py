@@ -53,6 +53,7 @@ from tests.world.broken import (
     without,
 )
 from tests.world.cases_of_code import CASES_OF_CODE
+from tests.world.cases_of_habit import CASES_OF_HABIT
 from tests.world.mended import MENDED
 
 
@@ -742,6 +743,7 @@ CASES: tuple[Callable[[], int], ...] = (
     sends_again_too_soon,
     sends_nothing_over_a_new_link,
     *CASES_OF_CODE,
+    *CASES_OF_HABIT,
 )
 """What is broken on purpose; `tests/world/test_world_auditor.py` knows which invariant says so."""
 

@@ -182,8 +182,24 @@ class Measured(Invariant):
                 number = int.from_bytes(effect.data[24:32], "little")
                 receiver.open = _Open(number, now_s, 8 * len(effect.data))
         books.slot = core.node.slot
+        for _, control in seen.told:
+            if isinstance(control.body, Quality):
+                self._look_at_table(seen, books, control.body)
         for said in seen.of(Health):
             self._compare(seen, books, said.facts)
+
+    def _look_at_table(self, seen: Seen, books: _Books, said: Quality) -> None:
+        """See that neighbours are told of links as they were measured."""
+        wanted = {
+            j: (each.rate, each.loss) for j, each in books.of.items() if each.rate is not None
+        }
+        same = said.links.keys() == wanted.keys() and all(
+            _near(rate, wanted[j][0]) and _near(loss, wanted[j][1])
+            for j, (rate, loss) in said.links.items()
+        )
+        if not same:
+            text = f"node {seen.host.number} says {said.links} of its links"
+            raise broken(self, f"{text}, it measured {wanted}")
 
     def _look_at_period(self, seen: Seen, books: _Books, core: Any, now_s: float) -> None:
         """See that a broadcast comes when its time has come, not before, and to whom it says."""

@@ -31,6 +31,8 @@ __all__ = ["Counted", "Heard", "Newer", "OfMembers", "OneContent", "Rising", "Wi
 
 ALL = -1
 """In place of one receiver."""
+LARGEST = 1e6
+"""Of a parameter: whoever sends a larger one has gone bad."""
 NEWS_SHARE = 0.1
 """Neighbours are told of a rate that has changed by this share."""
 
@@ -47,7 +49,8 @@ class Newer(Invariant):
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[Any, Any, bytes]] = {}  # member -> sequence, newest, payload
-        self._sent: dict[tuple[int, int], set[bytes]] = {}  # (honest sender, sequence) -> contents
+        self._sent: dict[tuple[int, int], set[tuple[bytes, int]]] = {}
+        """(honest sender, sequence) -> contents, and the slots after which they were formed."""
         self._sums = SumBooks(self)
 
     def began(self, world: "World", host: "Host", start: Start) -> None:
@@ -60,7 +63,7 @@ class Newer(Invariant):
         for content in seen.contents:
             if content.origin == seen.host.number:
                 key = content.origin, content.sequence  # after a lost folder it may stand for two
-                self._sent.setdefault(key, set()).add(content.params)
+                self._sent.setdefault(key, set()).add((content.params, content.slot))
         if seen.world.plan.carries == "sum":
             self._sums.look(seen)
             return
@@ -91,9 +94,11 @@ class Newer(Invariant):
     def _check_content(self, seen: Seen, rows: Any) -> None:
         """See that what is held of an honest sender is what it sent."""
         box, first = seen.node.mailbox, seen.world.setting.first_sender(seen.host.number)
+        if len(rows) and np.abs(box.payload[rows]).max() > LARGEST:
+            raise broken(self, f"node {seen.host.number} holds a parameter beyond {LARGEST:g}")
         for row in rows:
             sent = self._sent.get((first + int(row), int(box.sequence[row])))
-            if sent is not None and box.payload[row].tobytes() not in sent:
+            if sent is not None and (box.payload[row].tobytes(), int(box.slot[row])) not in sent:
                 text = f"node {seen.host.number} holds something else than {first + int(row)} sent"
                 raise broken(self, text)
 
@@ -389,6 +394,7 @@ class WithinShare(Invariant):
         self._until_s: dict[int, float] = {}  # member -> its share is used up until then
         self._rate: dict[int, float] = {}  # member -> what it said last; 0: nothing was measured
         self._sent: dict[int, int] = {}
+        self._steps: dict[int, int] = {}  # member -> gradients that were in its last broadcast
 
     def asks(self, world: "World") -> bool:
         """Shares are kept on measured links."""
@@ -399,6 +405,7 @@ class WithinShare(Invariant):
         del world, start
         self._until_s.pop(host.number, None)
         self._rate.pop(host.number, None)
+        self._steps.pop(host.number, None)
 
     def lost_folder(self, host: "Host") -> None:
         """Let a node that has lost its folder use numbers again."""
@@ -420,6 +427,9 @@ class WithinShare(Invariant):
         now_s, until_s = seen.host.clock.now_s(seen.world.now_s), self._until_s.pop(number, 0.0)
         if not core.is_learning:  # its last: whoever goes on has it
             return
+        if self._steps.get(number, 0) == core.node.steps:
+            raise broken(self, f"node {number} sends, and has learnt nothing since it last did")
+        self._steps[number] = core.node.steps
         if now_s < until_s - 1e-6:
             text = f"node {number} sends {until_s - now_s:.4f} s before its share allows"
             raise broken(self, text)

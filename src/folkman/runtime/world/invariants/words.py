@@ -226,6 +226,9 @@ class Claims(Invariant):
         ):
             raise broken(self, f"node {number} sends and does not tell all that it does")
         busy_s = max(band.until_s.values(), default=now_s) - now_s
+        if abs(core.pace.band.busy_s(now_s) - max(busy_s, 0.0)) > 1e-6:
+            text = f"node {number} takes the band as taken for {core.pace.band.busy_s(now_s):.3f} s"
+            raise broken(self, f"{text}, by what it heard that is {max(busy_s, 0.0):.3f} s")
         if taken and busy_s > 1e-9:
             raise broken(
                 self, f"node {number} takes the band, which is not free for {busy_s:.3f} s"
