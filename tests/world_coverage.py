@@ -34,7 +34,7 @@ class Coverage(NamedTuple):
         lines: dict[str, dict[int, int]] = {name: {} for name in files}
         traces: list[str] = []
         broken: list[int] = []
-        watch = partial(_watched, files=frozenset(lines))
+        watch = partial(watched, files=frozenset(lines))
         with ProcessPoolExecutor(workers) as pool:
             found = pool.map(watch, range(seeds), chunksize=CHUNK)
             for seed, (digest, wrong, seen) in enumerate(found):
@@ -81,7 +81,7 @@ class Coverage(NamedTuple):
         return near + list(range(self.seeds, seeds))
 
 
-def _watched(seed: int, files: frozenset[str]) -> tuple[str, str, Lines]:
+def watched(seed: int, files: frozenset[str]) -> tuple[str, str, Lines]:
     """Run one schedule; return the hash of its trace, what it breaks, and the lines that it ran."""
     from folkman.runtime.world.plan import plan_of
     from folkman.runtime.world.swarm import run_plan

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.world_mutants import TARGETS
+
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,6 +152,14 @@ def test_a_page_needs_no_network_and_holds_the_whole_schedule(found):
     assert {line[2] for line in data["lines"]} >= {"begins", "link up", "Publish", "Saved", "ends"}
     assert len(data["flights"]) > 100
     assert len(data["ages"]) > 10
+
+
+def test_mutants_are_of_the_files_that_the_world_runs(found):
+    targets = {path for glob in TARGETS for path in ROOT.glob(glob)}
+    plain = {path for path in targets if "def " not in path.read_text()}  # names and numbers alone
+    named = ROOT / "src/folkman/runtime/identity.py"  # what a log calls a neighbour: one line
+
+    assert {ROOT / name for name in found["files"]} == targets - plain | {named}
 
 
 def test_a_seed_of_the_documents_shows_a_partition_that_heals(found):
