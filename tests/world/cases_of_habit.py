@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+from folkman.runtime.contributions import Contributions
 from folkman.runtime.control import Quality
 from folkman.runtime.core.core import Phase
-from folkman.runtime.core.events import Compute, Effect, Event, Note, Received
+from folkman.runtime.core.events import Compute, Effect, Event, Note, Received, Start
+from folkman.runtime.core.fresh_beat import FreshBeat
 from folkman.runtime.core.owed import Owed
 from folkman.runtime.emulation import Emulation
 from folkman.runtime.fresh_air import FreshAir
 from folkman.runtime.fresh_index import Band
+from folkman.runtime.fresh_node import ForwardNode
 from folkman.runtime.journal import FORGOT, LOST
 from folkman.runtime.world.plan import Fault, plan_of
 from tests.world.broken import PLAN, another, broken_by, retold, unchanged
@@ -174,6 +177,69 @@ def lets_one_claim_without_end() -> int:
         return broken_by(unchanged, plan, asked=25)
 
 
+def ends_without_its_last_save() -> int:
+    """A node that is asked to stop ends, and its last gradients are nowhere."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Start):
+            given = core.saving.start
+
+            def start(**what: Any) -> int | None:
+                return None if core.phase is Phase.STOP else given(**what)
+
+            core.saving.start = start
+        return effects
+
+    return broken_by(change, asked=26)
+
+
+def says_its_links_too_often() -> int:
+    """A node tells its neighbours what it measured at every look around."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core._kept = 0
+        return effects
+
+    return broken_by(change, asked=23)
+
+
+def looks_at_the_band_late() -> int:
+    """A node that may send over a band wants to be called a second later."""
+
+    def made_of(given: Any) -> Any:
+        return lambda *found: given(*found) + 1.0
+
+    with another(FreshBeat, "next_s", made_of):
+        return broken_by(unchanged, PLAN._replace(method="sum"), asked=25)
+
+
+def adds_more_than_its_share() -> int:
+    """The own part of a sum is larger than the own share."""
+
+    def made_of(given: Any) -> Any:
+        return lambda *found: 1.1 * given(*found)
+
+    with another(Contributions, "of", made_of):
+        return broken_by(unchanged, PLAN._replace(method="sum"), asked=32)
+
+
+def takes_a_copy_for_another() -> int:
+    """A node that passes copies on does not know which it has."""
+    with another(ForwardNode, "stamps", lambda _: lambda node: 0 * node.last):
+        return broken_by(unchanged, PLAN._replace(method="forward"), asked=32)
+
+
+def adopts_a_sum_beyond_limits() -> int:
+    """A sum with a number beyond all limits is held."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if isinstance(event, Received):
+            core.node.mailbox.others[0] = 1e7
+        return effects
+
+    return broken_by(change, PLAN._replace(method="sum", liars=((2, "flood"),)), asked=1)
+
+
 CASES_OF_HABIT: tuple[Callable[[], int], ...] = (
     gradient_elsewhere,
     gradient_elsewhere_in_sums,
@@ -189,5 +255,11 @@ CASES_OF_HABIT: tuple[Callable[[], int], ...] = (
     takes_it_before_its_time,
     leaves_what_is_late,
     lets_one_claim_without_end,
+    ends_without_its_last_save,
+    says_its_links_too_often,
+    looks_at_the_band_late,
+    adds_more_than_its_share,
+    takes_a_copy_for_another,
+    adopts_a_sum_beyond_limits,
 )
 """See `tests/world/cases.py`."""

@@ -95,6 +95,12 @@ EXPECTED = {
     "takes_it_before_its_time": 10,
     "leaves_what_is_late": 10,
     "lets_one_claim_without_end": 25,
+    "ends_without_its_last_save": 26,
+    "says_its_links_too_often": 23,
+    "looks_at_the_band_late": 25,
+    "adds_more_than_its_share": 32,
+    "takes_a_copy_for_another": 32,
+    "adopts_a_sum_beyond_limits": 1,
 }
 """What is broken on purpose (`tests/world/cases.py`) -> the invariant that says so."""
 

@@ -220,6 +220,8 @@ def _poisoned_sum(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
     if carried.entries is None:
         return [lie.inner(carried, lambda message: _poisoned(lie, peer, message)[0])]
     signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in carried.entries])
+    if not carried.bits and lie.draws.random() < NOT_FINITE:
+        signs[0] = 10.0
     return [carried._replace(entries=(signs * WITHIN_LIMITS).astype(carried.entries.dtype))]
 
 

@@ -8,7 +8,11 @@ taken or refused before the next slot is lived, since its sender was told that i
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from folkman.packing.packing import step_of
 from folkman.runtime.codec import HEADER_BYTES, VERSION, version_of
+from folkman.runtime.control import LIFE_BITS
 from folkman.runtime.core.events import Note, Publish, Received, Start
 from folkman.runtime.core.slots import MOST_MISSED
 from folkman.runtime.fresh_air import MOST_WAITING
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsItIs", "BandBooks"]
 
+ROUNDING = 1e-5
+"""Of the largest number, for what single precision leaves out."""
 MOST_LATE = 3
 """Slots by which a message is late that is taken when it comes; of those before, few are kept."""
 
@@ -151,6 +157,7 @@ class AsItIs(Invariant):
     def stepped(self, seen: Seen) -> None:
         """Look at what is sent under a new number."""
         own, node = seen.host.number, seen.node
+        self._look_at_own_share(seen)
         number, slot = self._before.get(own, (node.sequence, node.slot))
         self._before[own] = node.sequence, node.slot
         for header, formed in self._own_parts(seen):
@@ -163,6 +170,26 @@ class AsItIs(Invariant):
             if formed not in may:
                 text = f"node {own} in slot {node.slot} sends its parameters of slot {formed}"
                 raise broken(self, text)
+
+    def _look_at_own_share(self, seen: Seen) -> None:
+        """See that the own part of a sum is the own share, and that copies have their stamps."""
+        own, node, box = seen.host.number, seen.node, seen.node.mailbox
+        if seen.world.plan.carries == "forward":
+            headers = {origin: header_of(-1, data) for origin, data in node.letters.items()}
+            for origin, header in headers.items():
+                stamp = (header.sequence >> LIFE_BITS << LIFE_BITS) + header.slot
+                if node.stamps()[origin] != stamp:
+                    raise broken(self, f"node {own} takes its copy of {origin} for another")
+            return
+        part = box.past.get((node.sequence >> LIFE_BITS << LIFE_BITS) + node.slot)
+        if part is None:
+            return
+        shares, bits = seen.world.setting.shares, box.parts.bits
+        unit = step_of(box.parts.packing) / len(shares) if bits else 1.0
+        params = np.asarray(node.params(), np.float64)
+        most = unit if bits else ROUNDING * max(1.0, np.abs(params).max())
+        if np.abs(part * unit - shares[own] * params).max() > most:
+            raise broken(self, f"the part of node {own} in its sum is not its share")
 
     @staticmethod
     def _own_parts(seen: Seen) -> list[tuple[Header, int]]:

@@ -101,6 +101,8 @@ class Saves(Invariant):
             of.stop_s = now_s
         if seen.of(Finish) and of.open and now_s < of.stop_s + GIVE_UP_S - 1e-6:
             raise broken(self, f"node {number} ends in the middle of a save")
+        if seen.of(Finish):
+            self._look_at_last(seen, of, core, now_s)
         self._look_at_notes(seen, of)
         for said in seen.of(Health):
             counts: Any = said.facts["counts"]
@@ -135,6 +137,19 @@ class Saves(Invariant):
         of.open[save.ticket] = None if save.state is None else int(save.state["counters"][STEPS])
         if save.state is not None:
             of.state_s = now_s
+
+    def _look_at_last(self, seen: Seen, of: _Disk, core: Any, now_s: float) -> None:
+        """See that who ends well has saved where it is, if its disk and its time allowed it.
+
+        In rounds and around a server the last save is that of the last message.
+        """
+        stop_s = of.stop_s if math.isfinite(of.stop_s) else now_s
+        tried = of.failed_s >= stop_s or now_s >= stop_s + GIVE_UP_S - 1e-6
+        if core.code or not core.life.number or seen.world.setting.counts_on or tried:
+            return
+        if of.steps != int(core.node.steps):
+            text = f"node {seen.host.number} ends after {core.node.steps} gradients"
+            raise broken(self, f"{text}, and has saved {of.steps}")
 
     def _look_at_loss(self, seen: Seen, note: Note) -> None:
         """See that the journal has who brought a sum without the own part, where that is plain."""

@@ -24,6 +24,8 @@ IN_A_ROW = 2
 MOST_PENALTY = 256
 NEWS_SHARE, NEWS_S = 0.1, 4.0
 """Neighbours are told of a rate that has changed by this share, and after this time anyway."""
+TABLE_EVERY = 16
+"""Looks around from one telling of all links to the next."""
 TRY_S = 0.05
 """Where nobody was there, it is looked again after this time."""
 
@@ -86,6 +88,7 @@ class _Books:
         self.slot = -1  # after the step before
         self.alone_s = -math.inf  # when last nobody was there to send to
         self.told: tuple[float, float] | None = None  # the rate that was told last, and when
+        self.table_s = -math.inf  # when neighbours were told of all links last
         self.here: dict[int, float] = {}  # neighbour -> rate of its link to us, as it says
 
     def learn(self, seen: Seen, now_s: float) -> None:
@@ -182,9 +185,13 @@ class Measured(Invariant):
                 number = int.from_bytes(effect.data[24:32], "little")
                 receiver.open = _Open(number, now_s, 8 * len(effect.data))
         books.slot = core.node.slot
-        for _, control in seen.told:
-            if isinstance(control.body, Quality):
-                self._look_at_table(seen, books, control.body)
+        tables = [each.body for _, each in seen.told if isinstance(each.body, Quality)]
+        if tables:
+            self._look_at_table(seen, books, tables[0])
+            least_s = TABLE_EVERY * seen.world.setting.settings.keep_every_s
+            if now_s < books.table_s + least_s - 1e-6:
+                raise broken(self, f"node {seen.host.number} says too often how its links are")
+            books.table_s = now_s
         for said in seen.of(Health):
             self._compare(seen, books, said.facts)
 

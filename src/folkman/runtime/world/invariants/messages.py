@@ -33,6 +33,8 @@ ALL = -1
 """In place of one receiver."""
 LARGEST = 1e6
 """Of a parameter: whoever sends a larger one has gone bad."""
+MOST_LARGEST = 3
+"""Times that, of a sum without the own part, which may be large itself."""
 NEWS_SHARE = 0.1
 """Neighbours are told of a rate that has changed by this share."""
 
@@ -131,6 +133,8 @@ class SumBooks:
                 text = f"node {number} adopted stamps {box.sequence} over {before[2]}"
                 raise broken(self._invariant, text)
         self._before[number] = process, box.last.copy(), box.sequence.copy()
+        if not box.parts.bits and np.abs(box.others).max() > MOST_LARGEST * LARGEST:
+            raise broken(self._invariant, f"node {number} adopted a sum beyond all limits")
         if seen.moved and not seen.world.plan.liars and not seen.world.setting.lost:
             self._check_sum(seen, box)
 

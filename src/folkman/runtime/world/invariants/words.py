@@ -216,6 +216,11 @@ class Claims(Invariant):
         number, now_s = seen.host.number, core._now_s
         band = self._of[number]
         self._learn(seen, band, now_s)
+        waits = core.sending.owed.waiting(core.there())
+        if core.phase is Phase.LEARN and not waits and core.goes_on():
+            due_s = max(core.pace._think_s, now_s)
+            if core.next_s() > due_s + 1e-6:
+                raise broken(self, f"node {number} would look at the band after {due_s:.3f} s")
         claims = [(peer, each.body) for peer, each in seen.told if isinstance(each.body, Claim)]
         sent = [e for e in seen.of(Publish) if version_of(e.data) == fresh_codec.VERSION]
         taken = [(peer, claim) for peer, claim in claims if claim.seconds > 0]
