@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from folkman.runtime.contributions import Contributions
-from folkman.runtime.control import Quality
+from folkman.runtime.control import Hello, Quality
 from folkman.runtime.core.core import Phase
 from folkman.runtime.core.events import Compute, Effect, Event, Note, Received, Start
 from folkman.runtime.core.fresh_beat import FreshBeat
@@ -15,7 +15,7 @@ from folkman.runtime.fresh_index import Band
 from folkman.runtime.fresh_node import ForwardNode
 from folkman.runtime.journal import FORGOT, LOST
 from folkman.runtime.world.plan import Fault, plan_of
-from tests.world.broken import PLAN, another, broken_by, retold, unchanged
+from tests.world.broken import PLAN, another, broken_by, retold, unchanged, without
 
 __all__ = ["CASES_OF_HABIT"]
 
@@ -240,6 +240,19 @@ def adopts_a_sum_beyond_limits() -> int:
     return broken_by(change, PLAN._replace(method="sum", liars=((2, "flood"),)), asked=1)
 
 
+def learns_without_a_word() -> int:
+    """A node begins to learn and tells nobody its clock."""
+    begun: list[bool] = []
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        if core.phase is not Phase.LEARN or begun:
+            return effects
+        begun.append(True)
+        return without(effects, Hello)
+
+    return broken_by(change, asked=24)
+
+
 CASES_OF_HABIT: tuple[Callable[[], int], ...] = (
     gradient_elsewhere,
     gradient_elsewhere_in_sums,
@@ -261,5 +274,6 @@ CASES_OF_HABIT: tuple[Callable[[], int], ...] = (
     adds_more_than_its_share,
     takes_a_copy_for_another,
     adopts_a_sum_beyond_limits,
+    learns_without_a_word,
 )
 """See `tests/world/cases.py`."""

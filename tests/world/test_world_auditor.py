@@ -101,6 +101,7 @@ EXPECTED = {
     "adds_more_than_its_share": 32,
     "takes_a_copy_for_another": 32,
     "adopts_a_sum_beyond_limits": 1,
+    "learns_without_a_word": 24,
 }
 """What is broken on purpose (`tests/world/cases.py`) -> the invariant that says so."""
 

@@ -89,6 +89,9 @@ class Words(Invariant):
         if was in (Phase.START, Phase.WAIT) and core.phase in (Phase.LEARN, Phase.WRITE):
             of.clock.origin_s = now_s - of.slot * of.clock.slot_s
             phases.add(Phase.LEARN)
+            greeted = {peer for peer, each in seen.told if isinstance(each.body, Hello)}
+            if not greeted.issuperset(core.node.neighbours):
+                raise broken(self, f"node {seen.host.number} begins to learn, and greets not all")
         self._look_at_hellos(seen, of, now_s, phases)
         self._look_at_answers(seen, of, core, now_s)
         self._look_around(seen, of, core, now_s)
