@@ -25,20 +25,27 @@ class Coverage(NamedTuple):
     seeds: int
     lines: dict[str, dict[int, int]]  # file, from the root -> line -> seeds, as bits
     traces: list[str]  # of each seed
+    source: str  # a hash of the code that was run
+    broken: list[int]  # seeds that break an invariant without a mutant: they can show none
 
     @classmethod
-    def found(cls, seeds: int, files: Iterable[str], workers: int) -> "Coverage":
+    def found(cls, seeds: int, files: Iterable[str], workers: int, source: str) -> "Coverage":
         """Run schedules, and look at every line of some files that they run."""
         lines: dict[str, dict[int, int]] = {name: {} for name in files}
         traces: list[str] = []
-        watch = partial(_watched, files=frozenset(lines))
+        broken: list[int] = []
+        watch = partial(watched, files=frozenset(lines))
         with ProcessPoolExecutor(workers) as pool:
-            for seed, (digest, seen) in enumerate(pool.map(watch, range(seeds), chunksize=CHUNK)):
+            found = pool.map(watch, range(seeds), chunksize=CHUNK)
+            for seed, (digest, wrong, seen) in enumerate(found):
                 traces.append(digest)
+                if wrong:
+                    broken.append(seed)
+                    print(f"seed {seed} breaks an invariant as it is: {wrong}", flush=True)
                 for name, numbers in seen.items():
                     for line in numbers:
                         lines[name][line] = lines[name].get(line, 0) | 1 << seed
-        return cls(seeds, lines, traces)
+        return cls(seeds, lines, traces, source, broken)
 
     @classmethod
     def read(cls, path: Path) -> "Coverage":
@@ -48,15 +55,21 @@ class Coverage(NamedTuple):
             name: {int(line): int(bits, 16) for line, bits in of_file.items()}
             for name, of_file in held["lines"].items()
         }
-        return cls(held["seeds"], lines, held["traces"])
+        known = held["traces"], held.get("source", ""), held.get("broken", [])
+        return cls(held["seeds"], lines, *known)
 
     def write(self, path: Path) -> None:
         """Write it as one JSON object."""
         lines = {
             name: {k: f"{bits:x}" for k, bits in of.items()} for name, of in self.lines.items()
         }
-        held = {"seeds": self.seeds, "lines": lines, "traces": self.traces}
+        held = self._asdict() | {"lines": lines}
         path.write_text(json.dumps(held), encoding="utf-8")
+
+    def runs(self, path: str, first: int, last: int) -> bool:
+        """Tell whether any schedule runs one of some lines."""
+        of_file = self.lines.get(path, {})
+        return any(of_file.get(line, 0) for line in range(first, last + 1))
 
     def seeds_of(self, path: str, first: int, last: int, seeds: int) -> Sequence[int]:
         """Return the seeds that run some lines; beyond those that were looked at, all."""
@@ -64,19 +77,30 @@ class Coverage(NamedTuple):
         for line in range(first, last + 1):
             bits |= self.lines.get(path, {}).get(line, 0)
         near = [seed for seed in range(min(seeds, self.seeds)) if bits >> seed & 1]
+        near = [seed for seed in near if seed not in self.broken]
         return near + list(range(self.seeds, seeds))
 
 
-def _watched(seed: int, files: frozenset[str]) -> tuple[str, Lines]:
-    """Run one schedule; return the hash of its trace, and the lines that it ran."""
+def watched(seed: int, files: frozenset[str]) -> tuple[str, str, Lines]:
+    """Run one schedule; return the hash of its trace, what it breaks, and the lines that it ran."""
     from folkman.runtime.world.plan import plan_of
     from folkman.runtime.world.swarm import run_plan
 
     seen: Lines = {name: set() for name in files}
     places = {str(ROOT / name): numbers for name, numbers in seen.items()}
+    _forget_results(frozenset(places))
     with _watching(places):
         outcome = run_plan(plan_of(seed))
-    return outcome.digest, seen
+    return outcome.digest, outcome.text if outcome.broken else "", seen
+
+
+def _forget_results(places: frozenset[str]) -> None:
+    """Let functions run again whose results are kept: else the first schedule alone runs them."""
+    modules = [each for name, each in sys.modules.items() if name.startswith("folkman.runtime.")]
+    for item in [item for module in modules for item in vars(module).values()]:
+        code = getattr(getattr(item, "__wrapped__", None), "__code__", None)
+        if code is not None and code.co_filename in places and hasattr(item, "cache_clear"):
+            item.cache_clear()
 
 
 @contextmanager

@@ -100,6 +100,137 @@ SAME = {
         "a message of an earlier life is acknowledged",
         "by hand",
     ): "it is acknowledged by the newest number that is held, which tells its sender the same",
+    (
+        "sum_box.py",
+        "if stamp > max(self.newest, (life << fresh_codec.LIFE_BITS) - 1):",
+        "constant: 1 -> 2",
+    ): "the last stamp of a life belongs to a slot that no life is long enough for",
+    (
+        "sum_box.py",
+        "self.round, self.ahead = 0, {}",
+        "constant: 0 -> 1",
+    ): "sums do not travel in rounds: the number is saved, and nothing reads it",
+    (
+        "fresh_air.py",
+        "self._told = told or Unrolled("
+        "band, num_nodes, message_bits, make_key(seed, Stream.DELAY))",
+        "boolean: or -> and",
+    ): "what the world tells of a band is what the node rolls out itself",
+    (
+        "core/life.py",
+        "if peer in self._believed or not max(self.number, self._next) <= life < MOST_BELIEVED:",
+        "comparison: < -> <=",
+    ): "they differ in one number of a life that nobody reaches",
+    (
+        "core/hearing.py",
+        "self.qualities[peer] = body.links.get(core.node.index, (0.0, 0.0))",
+        "constant: 0.0 -> 1.0",
+    ): "nothing reads what a neighbour says is lost of a link that it has not measured",
+    (
+        "mailbox.py",
+        "self._note(error.node - self._first_sender, error.sequence or 0)",
+        "constant: 0 -> 1",
+    ): "whoever refuses a message for its numbers has read its sequence",
+    (
+        "emulation.py",
+        "while self._rolled <= slot + 1 and stretches > 0:",
+        "comparison: > -> >=",
+    ): "how many stretches are rolled out at a time is nobody's matter",
+    (
+        "mailbox.py",
+        "if not np.abs(message.params).max(initial=0.0) <= self.checks.largest:",
+        "comparison: <= -> <",
+    ): "they differ for one number, which is the limit itself",
+    (
+        "control.py",
+        "if elapsed_s - self.elapsed_s(now_s) < MOST_AHEAD_S:",
+        "comparison: < -> <=",
+    ): "they differ in one instant that no clock meets",
+    (
+        "node.py",
+        'self.loss = float("nan")  # of the last gradient',
+        "statement dropped",
+    ): "it is set with every gradient, before anything reads it",
+    (
+        "core/health.py",
+        "name_of(j): round(now_s - at_s, 3) for j, at_s in core.hearing.taken_s.items()",
+        "constant: 3 -> 4",
+    ): "it is one digit more in a health file",
+    (
+        "ways.py",
+        "return [int(row) for row in np.flatnonzero(beside[index] | beside[:, index])]",
+        "operator: | -> &",
+    ): "in the world who hears one is heard by it",
+    (
+        "core/sending.py",
+        "self.sent = 0  # number of the last message that went out",
+        "statement dropped",
+    ): "it is set as a message goes out, before an answer to that is read",
+    (
+        "fresh_node.py",
+        "self.rows = np.zeros((num_nodes, num_nodes), np.int64)",
+        "function: zeros -> ones",
+    ): "both are stamps of life 0, which nobody lives",
+    (
+        "core/health.py",
+        "if alone_s > settings.alone_s:",
+        "comparison: > -> >=",
+    ): "they differ in one instant that no clock meets",
+    (
+        "node.py",
+        "other = (self.index + 1) % num_nodes",
+        "constant: 1 -> 2",
+    ): "the first messages of all others are alike",
+    (
+        "codec.py",
+        "if code >= CHANGE:",
+        "comparison: >= -> >",
+    ): "no code of entries is 0, so none of a change is just the mark of one",
+    (
+        "codec.py",
+        'if version_of(data) != VERSION or int.from_bytes(data[6:8], "little") < CHANGE:',
+        "comparison: < -> <=",
+    ): "no code of entries is 0, so none of a change is just the mark of one",
+    (
+        "core/sending.py",
+        "return control.Period(min(rate, 1e15) if math.isfinite(rate) else 0.0, list(receivers))",
+        "constant: 1e15 -> 2000000000000000.0",
+    ): "no link is as fast as either limit",
+    (
+        "node.py",
+        "return self.index if self.way.waits else None",
+        "negated: self.way.waits -> not (self.way.waits)",
+    ): "in lock-step a slot begins only when all were heard; elsewhere no method looks at who was",
+    (
+        "core/slots.py",
+        "self._wants_s = math.inf",
+        "statement dropped",
+    ): "while a gradient is under way nothing reads it",
+    (
+        "link_quality.py",
+        "said = [r for r in self._rates.values() if 0 < r < np.inf]",
+        "comparison: < -> <=",
+    ): "a rate that is told is finite, and is 0 where nothing was measured",
+    (
+        "fresh_codec.py",
+        "if stamps.max(initial=0) > MOST_SEQUENCE or lived.max(initial=0) > MOST:",
+        "constant: 0 -> 1",
+    ): "it is said of no stamps at all, and 1 is within the limit too",
+    (
+        "fresh_codec.py",
+        "return (size * bits + 7) // 8 if 1 <= bits <= MOST_BITS else 1 << 62",
+        "constant: 1 -> 2",
+    ): "an entry of a sum has a bit and those of the number of nodes, two at least",
+    (
+        "fresh_index.py",
+        "faded = self._largest * 0.5 ** (max(now_s - self._noted_s, 0.0) / HALF_LIFE_S)",
+        "operator: / -> *",
+    ): "the time is one second, and both are the same",
+    (
+        "fresh_index.py",
+        "tie = 0.1 * self._me / self._nodes",
+        "constant: 0.1 -> 0.2",
+    ): "by how much equal ones wait for each other is nobody's matter",
 }
 """Programs that do the same, or what nobody may rely on."""
 
@@ -159,6 +290,106 @@ OUT_OF_REACH = {
         "self._until_s = now_s + (patience_s if first else min(patience_s, SHORT_WAIT_S))",
         "negated: first -> not (first)",
     ): "in the world both limits are two seconds",
+    (
+        "feedback.py",
+        "require(",
+        "statement dropped",
+    ): "it refuses methods with other first messages as a node is built; no schedule has one",
+    (
+        "contributions.py",
+        "return np.round((params - self.initial) * factor[node]).astype(np.int64)",
+        "operator: - -> +",
+    ): "all nodes of the world begin at zero",
+    (
+        "core/rounds.py",
+        "self._saves = bool(offers.any()) and self._answered_at != node.slot",
+        "function: any -> all",
+    ): "a server of the world has something for all of its nodes, or for none",
+    (
+        "mailbox.py",
+        '"age": np.maximum(slot - self.slot, 0).astype(',
+        "constant: 0 -> 1",
+    ): "no method of the world looks at the ages of copies",
+    (
+        "control.py",
+        'options = {"tag_field": "type", "forbid_unknown_fields": True, "frozen": True}',
+        "constant: True -> False",
+    ): "a liar keeps to the format, and nobody changes a word that was read",
+    (
+        "fresh_codec.py",
+        "if stamps.max(initial=0) > MOST_SEQUENCE or lived.max(initial=0) > MOST:",
+        "boolean: or -> and",
+    ): "a liar keeps to the format; tests/runtime/test_fresh_codec.py has numbers beyond it",
+    (
+        "fresh_codec.py",
+        "if (number, count) != (num_nodes, size) or len(body) - start != expected:",
+        "boolean: or -> and",
+    ): "a liar keeps to the format; tests/runtime/test_fresh_codec.py has wrong lengths",
+    (
+        "codec.py",
+        "if sequence > MOST_SEQUENCE or slot > MOST or round_ > MOST:",
+        "boolean: or -> and",
+    ): "a liar keeps to the format; tests/runtime/test_codec.py has numbers beyond it",
+    (
+        "durable.py",
+        'warnings.append(f"the node goes on from {name}, which was saved earlier")',
+        "statement dropped",
+    ): "it is a word in a log; tests/runtime/test_durable.py asks for it",
+    (
+        "durable.py",
+        "warnings.append(",
+        "statement dropped",
+    ): "it is a word in a log; tests/runtime/test_durable.py asks for it",
+    (
+        "fresh_air.py",
+        "self._leave_out(least)",
+        "statement dropped",
+    ): "it drops what will not be done; no node of the world is thousands of slots behind",
+    (
+        "link_quality.py",
+        "return np.inf if known is None else known * (1.0 - self.loss[peer])",
+        "operator: - -> +",
+    ): "without a threshold every quality is above it, and no schedule has one",
+    (
+        "link_quality.py",
+        "self._periods = 0",
+        "constant: 0 -> 1",
+    ): "without a threshold nobody is tried again, and no schedule has one",
+    (
+        "ways.py",
+        "not (emulated and packing.remembers and not self.waits),",
+        "not dropped",
+    ): "no schedule has error feedback on an emulated channel",
+    (
+        "core/rounds.py",
+        "self._begun = False",
+        "statement dropped",
+    ): "it counts where senders hold back, on graphs that change; no schedule has one",
+    (
+        "durable.py",
+        'if fingerprint is not None and notes.get("fingerprint") != fingerprint:',
+        "comparison: is not -> is",
+    ): "no schedule gives a node the state of another run; tests/runtime/test_durable.py does",
+    (
+        "node.py",
+        "if not 0 <= index < len(shares):",
+        "comparison: < -> <=",
+    ): "it refuses a number that is none as a node is built; no schedule has one",
+    (
+        "core/own_beat.py",
+        "pause_s = sending.links.period_s(receivers, bits) if core.settings.shared_medium else 0.0",
+        "constant: 0.0 -> 1.0",
+    ): "all nodes of the world share their medium",
+    (
+        "node.py",
+        "return True",
+        "constant: True -> False",
+    ): "it is whether a slot took a gradient; in the world nobody asks",
+    (
+        "mailbox.py",
+        "return True",
+        "constant: True -> False",
+    ): "it is whether a message was kept; in the world the reason is asked for instead",
 }
 """Places that no schedule runs, or whose outcome none looks at: holes of the world, said here."""
 

@@ -91,6 +91,19 @@ def retold(effects: list[Effect], change: Callable[[control.Body], control.Body]
     return found
 
 
+def spoken(effects: list[Effect]) -> list[tuple[Effect, control.Body | None]]:
+    """Return effects, each with what it says if it is a word."""
+    return [
+        (each, control.open_sealed(each.data, Setting.run).body if isinstance(each, Tell) else None)
+        for each in effects
+    ]
+
+
+def without(effects: list[Effect], kind: type) -> list[Effect]:
+    """Leave out what a node says of one kind."""
+    return [effect for effect, body in spoken(effects) if not isinstance(body, kind)]
+
+
 def republished(effects: list[Effect], change: Callable[[Message], Message]) -> list[Effect]:
     """Change the messages of a node, under its own signature."""
     found: list[Effect] = []

@@ -38,7 +38,7 @@ from folkman.runtime.world.audit import Auditor
 from folkman.runtime.world.cores import Setting
 from folkman.runtime.world.invariants import all_invariants
 from folkman.runtime.world.page import page
-from folkman.runtime.world.plan import Fault
+from folkman.runtime.world.plan import Fault, plan_of
 from folkman.runtime.world.swarm import run_plan, watch
 from folkman.runtime.world.world import World
 from tests.world.broken import (
@@ -49,9 +49,13 @@ from tests.world.broken import (
     broken_in,
     republished,
     retold,
+    spoken,
+    without,
 )
 from tests.world.cases_of_code import CASES_OF_CODE
+from tests.world.cases_of_habit import CASES_OF_HABIT
 from tests.world.mended import MENDED
+from tests.world_coverage import watched
 
 
 def older_applied() -> int:
@@ -161,6 +165,36 @@ def beyond_share() -> int:
     return broken_by(change, asked=8)
 
 
+def beyond_share_unsaid() -> int:
+    """A node says a low rate once, has no news of it, and sends as soon as it has something."""
+    said: list[float] = []
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core.pace._due_s = float("-inf")
+        if any(said):
+            return without(effects, control.Period)
+        said.extend(body.rate for _, body in spoken(effects) if isinstance(body, control.Period))
+        return retold(
+            effects,
+            lambda body: (
+                body._replace(rate=300.0)
+                if isinstance(body, control.Period) and body.rate
+                else body
+            ),
+        )
+
+    return broken_by(change, asked=8)
+
+
+def says_no_rate() -> int:
+    """A node never says what its rate is."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        return without(effects, control.Period)
+
+    return broken_by(change, asked=8)
+
+
 def silent_after_heal() -> int:
     """A node sends nothing any more."""
 
@@ -174,7 +208,7 @@ def silent_after_heal() -> int:
 
 def silent_in_rounds_among_poison() -> int:
     """A node sends nothing any more, and not for a liar that poisons."""
-    return silent_beside((2, "poison"), "rounds")
+    return silent_beside((2, "poison"), "rounds", seed=4)
 
 
 def silent_in_rounds_among_false_answers() -> int:
@@ -187,7 +221,7 @@ def silent_to_its_server() -> int:
     return silent_beside((2, "acknowledges_all"), "server")
 
 
-def silent_beside(liar: tuple[int, str], method: str) -> int:
+def silent_beside(liar: tuple[int, str], method: str, seed: int = 1) -> int:
     """Silence node 0 once it has taken some steps."""
 
     def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
@@ -195,7 +229,8 @@ def silent_beside(liar: tuple[int, str], method: str) -> int:
             return [effect for effect in effects if not isinstance(effect, Publish)]
         return effects
 
-    return broken_by(change, PLAN._replace(method=method, liars=(liar,)), asked=9)
+    plan = PLAN._replace(seed=seed, method=method, liars=(liar,))
+    return broken_by(change, plan, asked=9)
 
 
 def acknowledges_unheard() -> int:
@@ -214,14 +249,7 @@ def unacknowledged() -> int:
     """A node takes messages and does not say so."""
 
     def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
-        found: list[Effect] = []
-        for effect in effects:
-            if isinstance(effect, Tell):
-                body = control.open_sealed(effect.data, Setting.run).body
-                if isinstance(body, control.Ack):
-                    continue
-            found.append(effect)
-        return found
+        return without(effects, control.Ack)
 
     return broken_by(change)
 
@@ -671,6 +699,8 @@ CASES: tuple[Callable[[], int], ...] = (
     hoards,
     state_never_saved,
     beyond_share,
+    beyond_share_unsaid,
+    says_no_rate,
     silent_after_heal,
     silent_in_rounds_among_poison,
     silent_in_rounds_among_false_answers,
@@ -715,6 +745,7 @@ CASES: tuple[Callable[[], int], ...] = (
     sends_again_too_soon,
     sends_nothing_over_a_new_link,
     *CASES_OF_CODE,
+    *CASES_OF_HABIT,
 )
 """What is broken on purpose; `tests/world/test_world_auditor.py` knows which invariant says so."""
 
@@ -773,6 +804,33 @@ def _code_at(module: ModuleType, place: str) -> CodeType | None:
     return getattr(item, "__code__", None)
 
 
+def heals(seed: int) -> dict[str, object]:
+    """Return what a schedule with a partition shows: its faults, its link, and ages of copies."""
+    outcome, world = watch(plan_of(seed))
+    up = [line for line in world.trace.lines if line.what in ("link up", "link down")]
+    return {
+        "text": outcome.text,
+        "faults": [fault.said() for fault in outcome.plan.faults],
+        "nodes": outcome.plan.nodes,
+        "links": [[line.now_s, line.what] for line in up],
+        "ages": [[now_s, node, ages[1 - node]] for now_s, node, ages, _ in world.ages],
+    }
+
+
+def files_run() -> list[str]:
+    """Return the files of the runtime of which schedules of all methods run a line."""
+    root = Path(__file__).resolve().parents[2]
+    files = {path.relative_to(root).as_posix() for path in root.glob("src/folkman/runtime/**/*.py")}
+    seeds = {plan_of(seed).method: seed for seed in reversed(range(200))}
+    ran = {
+        name
+        for seed in seeds.values()
+        for name, lines in watched(seed, frozenset(files))[2].items()
+        if lines
+    }
+    return sorted(name for name in ran if "/world/" not in name)
+
+
 def main() -> None:
     """Run all cases, the bugs that were mended, and the plan without any change."""
     chosen = sys.argv[1:]
@@ -786,6 +844,8 @@ def main() -> None:
         found["other"] = run_plan(PLAN._replace(seed=2)).digest
         found["unlike"] = unlike_their_source()
         found["replaced"] = unlike_when_replaced()
+        found["files"] = files_run()
+        found["heals"] = heals(2372)
         found["jax"] = "jax" in sys.modules
         found["page"] = page(*watch(PLAN._replace(liars=((1, "flood"),))))
         found["core"] = type(Setting(PLAN).core(0, lambda *_: True)) is Core

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.world_mutants import TARGETS
+
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +22,8 @@ EXPECTED = {
     "hoards": 6,
     "state_never_saved": 7,
     "beyond_share": 8,
+    "beyond_share_unsaid": 8,
+    "says_no_rate": 8,
     "silent_after_heal": 9,
     "silent_in_rounds_among_poison": 9,
     "silent_in_rounds_among_false_answers": 9,
@@ -77,6 +81,27 @@ EXPECTED = {
     "uses_the_next_round": 14,
     "logs_its_trouble_again_and_again": 15,
     "hears_another_rate": 23,
+    "gradient_elsewhere": 33,
+    "gradient_elsewhere_in_sums": 33,
+    "forgets_when_it_was_formed": 1,
+    "holds_too_large_a_number": 1,
+    "says_other_links": 23,
+    "sends_what_is_no_news": 8,
+    "leaves_out_whom_it_forgot": 26,
+    "names_another_bringer": 26,
+    "leaves_at_once": 22,
+    "waits_for_one_who_refused": 22,
+    "waits_for_what_is_there": 22,
+    "takes_it_before_its_time": 10,
+    "leaves_what_is_late": 10,
+    "lets_one_claim_without_end": 25,
+    "ends_without_its_last_save": 26,
+    "says_its_links_too_often": 23,
+    "looks_at_the_band_late": 25,
+    "adds_more_than_its_share": 32,
+    "takes_a_copy_for_another": 32,
+    "adopts_a_sum_beyond_limits": 1,
+    "learns_without_a_word": 24,
 }
 """What is broken on purpose (`tests/world/cases.py`) -> the invariant that says so."""
 
@@ -98,7 +123,7 @@ def found() -> dict:
 
 def test_every_invariant_can_fail(found):
     assert {name: found[name] for name in EXPECTED} == EXPECTED
-    assert set(EXPECTED.values()) == {*range(1, 20), *range(21, 33)}
+    assert set(EXPECTED.values()) == {*range(1, 20), *range(21, 34)}
 
 
 def test_nothing_fails_without_a_cause(found):
@@ -134,3 +159,27 @@ def test_a_page_needs_no_network_and_holds_the_whole_schedule(found):
     assert {line[2] for line in data["lines"]} >= {"begins", "link up", "Publish", "Saved", "ends"}
     assert len(data["flights"]) > 100
     assert len(data["ages"]) > 10
+
+
+def test_mutants_are_of_the_files_that_the_world_runs(found):
+    targets = {path for glob in TARGETS for path in ROOT.glob(glob)}
+    plain = {path for path in targets if "def " not in path.read_text()}  # names and numbers alone
+    named = ROOT / "src/folkman/runtime/identity.py"  # what a log calls a neighbour: one line
+
+    assert {ROOT / name for name in found["files"]} == targets - plain | {named}
+
+
+def test_a_seed_of_the_documents_shows_a_partition_that_heals(found):
+    seen = found["heals"]
+    links = [[round(at_s, 1), what] for at_s, what in seen["links"]]
+
+    assert "folkman world --seed 2372\n" in (ROOT / "docs/world.md").read_text()
+    assert (seen["text"], seen["nodes"]) == ("", 2)
+    assert seen["faults"] == ["partition at 1->0, 2.82 to 12.00 s"]
+    assert links == [[0.2, "link up"], [5.8, "link down"], [12.2, "link up"], [20.0, "link down"]]
+    for node, oldest in ((0, 9), (1, 6)):
+        ages = [(at_s, age) for at_s, who, age in seen["ages"] if who == node]
+        apart = [age for at_s, age in ages if 5.9 < at_s < 12.0]
+        assert apart == list(range(apart[0], oldest + 1))  # a slot older in every slot
+        assert max(age for at_s, age in ages if at_s < 2.8) == 1
+        assert max(age for at_s, age in ages if at_s > 12.4) <= 1

@@ -13,8 +13,10 @@ from folkman.runtime.world.members import VALID_S, Authority, Held
 from folkman.runtime.world.plan import LIES, METHODS, Fault, plan_of
 from folkman.runtime.world.shrink import shrink
 from folkman.runtime.world.signing import signed_by, signer
+from tests.world_coverage import Coverage
 from tests.world_excused_mutants import EXCUSED
-from tests.world_mutants import drawn, semantic
+from tests.world_mutants import BEYOND, Book, drawn, semantic
+from tests.world_mutants import _seeds_of as seeds_of
 from tests.world_semantic_mutants import SEMANTIC
 
 
@@ -262,3 +264,47 @@ def test_every_excused_mutant_is_still_there():
 
     assert [key for key in EXCUSED if key not in known] == []
     assert all(len(reason) > 20 for reason in EXCUSED.values())
+
+
+def test_what_was_found_of_a_mutant_counts_for_its_source_alone(tmp_path):
+    mutant, path = next(iter(semantic())), tmp_path / "found.jsonl"
+    survived = {"status": "survived", "asked": 10, "ran": 4, "differ": [3], "s": 1.0}
+    first = Book(path, "this")
+    first.note(mutant, survived)
+    first.note(mutant, survived | {"asked": 100, "ran": 30, "differ": [50, 60]})
+
+    again, other = Book(path, "this"), Book(path, "that")
+    entry = again.found[mutant.name]
+
+    assert (again.asked(mutant), other.asked(mutant)) == (100, 0)
+    assert (entry["ran"], entry["differ"], entry["s"]) == (34, [3, 50, 60], 2.0)
+    again.note(mutant, {"status": "caught", "seed": 7, "by": 3, "why": "", "s": 1.0})
+    assert Book(path, "this").asked(mutant) > 10**9
+
+
+def test_a_mutant_is_asked_of_the_seeds_that_run_its_lines_and_last_of_those_beyond():
+    mutant = next(iter(semantic()))
+    bits = sum(1 << seed for seed in (2, 5, 9, 40))
+    coverage = Coverage(50, {mutant.path: {mutant.first: bits}}, [], "this", [5])
+
+    assert seeds_of(mutant, coverage, 50, 0, 10) == [2, 9]  # 5 breaks without a mutant
+    assert seeds_of(mutant, coverage, 50, 10, 50) == [40]
+    assert seeds_of(mutant, coverage, 50, 50, 10**6) == list(BEYOND)
+    assert coverage.runs(mutant.path, mutant.first, mutant.first)
+    assert not coverage.runs(mutant.path, mutant.first + 1, mutant.first + 1)
+
+
+def test_a_draw_of_lines_that_run_leaves_the_others_out_and_changes_no_order():
+    every = list(drawn(40, seed=1))
+    left = every[3]
+    lines = {}
+    for each in every:
+        if (each.path, each.first) != (left.path, left.first):
+            lines.setdefault(each.path, {}).update(
+                dict.fromkeys(range(each.first, each.last + 1), 1)
+            )
+    found = list(drawn(40, 1, Coverage(1, lines, [], "this", [])))
+    kept = [each.name for each in every if each.name in {one.name for one in found}]
+
+    assert left.name not in {each.name for each in found}
+    assert [each.name for each in found if each.name in set(kept)] == kept

@@ -25,6 +25,7 @@ from folkman.runtime.codec import (
 from folkman.runtime.control import (
     Ack,
     Body,
+    Claim,
     Control,
     Done,
     Hello,
@@ -46,8 +47,11 @@ __all__ = ["MENU", "Lie", "lie_of"]
 
 WITHIN_LIMITS = 9e5
 """Of a poisoned parameter; a mailbox refuses those beyond 1e6."""
-NOT_FINITE = 0.25
-"""Of the poisoned messages: so many have a number that is none."""
+NOT_FINITE, BEYOND = 0.25, 0.35
+"""Of the poisoned messages: so many have a number that is none; of the others, up to this share, so
+many have one that is beyond the limits."""
+CLAIMED_S = 1e3
+"""For so long one that lies about its rate claims the band."""
 FLOOD = 20
 """Messages that a flooding member sends to every neighbour in a slot, of each kind."""
 
@@ -206,8 +210,9 @@ def _acknowledge_all(lie: Lie, peer: int) -> list[Said]:
 def _poisoned(lie: Lie, peer: int, message: Message) -> list[Message]:
     del peer
     signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in message.params])
-    if lie.draws.random() < NOT_FINITE:
-        signs[0] = np.nan
+    kind = lie.draws.random()
+    if kind < BEYOND:
+        signs[0] = np.nan if kind < NOT_FINITE else 10.0
     return [message._replace(params=(signs * WITHIN_LIMITS).astype(message.params.dtype))]
 
 
@@ -215,6 +220,8 @@ def _poisoned_sum(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
     if carried.entries is None:
         return [lie.inner(carried, lambda message: _poisoned(lie, peer, message)[0])]
     signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in carried.entries])
+    if not carried.bits and lie.draws.random() < NOT_FINITE:
+        signs[0] = 10.0
     return [carried._replace(entries=(signs * WITHIN_LIMITS).astype(carried.entries.dtype))]
 
 
@@ -251,6 +258,8 @@ def _wrong_rate(lie: Lie, peer: int, body: Body) -> list[Body]:
         return [body._replace(rate=lie.draws.choice((1e-9, 1.0, 1e15)))]
     if isinstance(body, Quality):
         return [body._replace(links=dict.fromkeys(body.links, (1e15, 0.0)))]
+    if isinstance(body, Claim) and body.seconds > 0:
+        return [body._replace(seconds=CLAIMED_S)]
     return [body]
 
 

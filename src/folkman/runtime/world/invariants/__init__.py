@@ -16,6 +16,7 @@ from folkman.runtime.world.invariants.messages import (
     Rising,
     WithinShare,
 )
+from folkman.runtime.world.invariants.points import AtTheMean
 from folkman.runtime.world.invariants.progress import (
     FreshAfterHeal,
     HonestHealth,
@@ -60,6 +61,7 @@ ALL: tuple[type[Invariant], ...] = (
     EveryCut,
     Lives,
     AsItIs,
+    AtTheMean,
 )
 """By their numbers."""
 

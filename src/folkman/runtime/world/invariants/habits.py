@@ -16,6 +16,7 @@ from folkman.runtime.core.events import (
     Linked,
     Note,
     Publish,
+    Received,
     Save,
     Saved,
     SaveFailed,
@@ -23,7 +24,7 @@ from folkman.runtime.core.events import (
     Tick,
     Told,
 )
-from folkman.runtime.journal import SEND, WAKE
+from folkman.runtime.journal import FORGOT, LOST, SEND, WAKE
 from folkman.runtime.world.audit import Invariant, Seen, broken
 from folkman.runtime.world.contents import Header
 from folkman.runtime.world.plan import ON_A_BAND
@@ -56,6 +57,7 @@ class _Disk:
         self.slot = slot  # the next to live
         self.said = said  # number of the last message before this process
         self.noted: dict[int, int] = {}  # number of a message in the journal -> its slot
+        self.forgotten = 0  # members, by the journal
 
 
 class Saves(Invariant):
@@ -99,10 +101,15 @@ class Saves(Invariant):
             of.stop_s = now_s
         if seen.of(Finish) and of.open and now_s < of.stop_s + GIVE_UP_S - 1e-6:
             raise broken(self, f"node {number} ends in the middle of a save")
+        if seen.of(Finish):
+            self._look_at_last(seen, of, core, now_s)
         self._look_at_notes(seen, of)
         for said in seen.of(Health):
             counts: Any = said.facts["counts"]
             told = counts["saves"], counts["saves_failed"], said.facts["saved_steps"]
+            if counts["forgotten"] != of.forgotten:
+                text = f"node {number} has forgotten {counts['forgotten']} members"
+                raise broken(self, f"{text}, its journal has {of.forgotten}")
             if of.steps is not None and told != (of.taken, of.refused, of.steps):
                 text = f"node {number} says {told} of its saves"
                 raise broken(self, f"{text}, there were {of.taken}, {of.refused}, {of.steps}")
@@ -131,11 +138,35 @@ class Saves(Invariant):
         if save.state is not None:
             of.state_s = now_s
 
+    def _look_at_last(self, seen: Seen, of: _Disk, core: Any, now_s: float) -> None:
+        """See that who ends well has saved where it is, if its disk and its time allowed it.
+
+        In rounds and around a server the last save is that of the last message.
+        """
+        stop_s = of.stop_s if math.isfinite(of.stop_s) else now_s
+        tried = of.failed_s >= stop_s or now_s >= stop_s + GIVE_UP_S - 1e-6
+        if core.code or not core.life.number or seen.world.setting.counts_on or tried:
+            return
+        if of.steps != int(core.node.steps):
+            text = f"node {seen.host.number} ends after {core.node.steps} gradients"
+            raise broken(self, f"{text}, and has saved {of.steps}")
+
+    def _look_at_loss(self, seen: Seen, note: Note) -> None:
+        """See that the journal has who brought a sum without the own part, where that is plain."""
+        brought = seen.event.peer if isinstance(seen.event, Received) else None
+        if brought is not None and not seen.world.plan.in_slots and note.sequence[0] != brought:
+            text = f"the journal of node {seen.host.number} names {note.sequence[0]}"
+            raise broken(self, f"{text} as who brought a sum, it was {brought}")
+
     def _look_at_notes(self, seen: Seen, of: _Disk) -> None:
         """See that the journal has every slot, one after the other, and every message."""
         for note in seen.of(Note):
             if note.kind == SEND:
                 of.noted |= dict.fromkeys(note.sequence, note.slot)
+            elif note.kind == FORGOT:
+                of.forgotten += len(note.sequence)
+            elif note.kind == LOST:
+                self._look_at_loss(seen, note)
             if note.kind != WAKE:
                 continue
             skips = seen.world.plan.in_slots

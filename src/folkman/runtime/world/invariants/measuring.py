@@ -24,6 +24,8 @@ IN_A_ROW = 2
 MOST_PENALTY = 256
 NEWS_SHARE, NEWS_S = 0.1, 4.0
 """Neighbours are told of a rate that has changed by this share, and after this time anyway."""
+TABLE_EVERY = 16
+"""Looks around from one telling of all links to the next."""
 TRY_S = 0.05
 """Where nobody was there, it is looked again after this time."""
 
@@ -86,6 +88,7 @@ class _Books:
         self.slot = -1  # after the step before
         self.alone_s = -math.inf  # when last nobody was there to send to
         self.told: tuple[float, float] | None = None  # the rate that was told last, and when
+        self.table_s = -math.inf  # when neighbours were told of all links last
         self.here: dict[int, float] = {}  # neighbour -> rate of its link to us, as it says
 
     def learn(self, seen: Seen, now_s: float) -> None:
@@ -182,8 +185,28 @@ class Measured(Invariant):
                 number = int.from_bytes(effect.data[24:32], "little")
                 receiver.open = _Open(number, now_s, 8 * len(effect.data))
         books.slot = core.node.slot
+        tables = [each.body for _, each in seen.told if isinstance(each.body, Quality)]
+        if tables:
+            self._look_at_table(seen, books, tables[0])
+            least_s = TABLE_EVERY * seen.world.setting.settings.keep_every_s
+            if now_s < books.table_s + least_s - 1e-6:
+                raise broken(self, f"node {seen.host.number} says too often how its links are")
+            books.table_s = now_s
         for said in seen.of(Health):
             self._compare(seen, books, said.facts)
+
+    def _look_at_table(self, seen: Seen, books: _Books, said: Quality) -> None:
+        """See that neighbours are told of links as they were measured."""
+        wanted = {
+            j: (each.rate, each.loss) for j, each in books.of.items() if each.rate is not None
+        }
+        same = said.links.keys() == wanted.keys() and all(
+            _near(rate, wanted[j][0]) and _near(loss, wanted[j][1])
+            for j, (rate, loss) in said.links.items()
+        )
+        if not same:
+            text = f"node {seen.host.number} says {said.links} of its links"
+            raise broken(self, f"{text}, it measured {wanted}")
 
     def _look_at_period(self, seen: Seen, books: _Books, core: Any, now_s: float) -> None:
         """See that a broadcast comes when its time has come, not before, and to whom it says."""

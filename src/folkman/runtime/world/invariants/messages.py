@@ -31,6 +31,12 @@ __all__ = ["Counted", "Heard", "Newer", "OfMembers", "OneContent", "Rising", "Wi
 
 ALL = -1
 """In place of one receiver."""
+LARGEST = 1e6
+"""Of a parameter: whoever sends a larger one has gone bad."""
+MOST_LARGEST = 3
+"""Times that, of a sum without the own part, which may be large itself."""
+NEWS_SHARE = 0.1
+"""Neighbours are told of a rate that has changed by this share."""
 
 
 class Newer(Invariant):
@@ -45,7 +51,8 @@ class Newer(Invariant):
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[Any, Any, bytes]] = {}  # member -> sequence, newest, payload
-        self._sent: dict[tuple[int, int], set[bytes]] = {}  # (honest sender, sequence) -> contents
+        self._sent: dict[tuple[int, int], set[tuple[bytes, int]]] = {}
+        """(honest sender, sequence) -> contents, and the slots after which they were formed."""
         self._sums = SumBooks(self)
 
     def began(self, world: "World", host: "Host", start: Start) -> None:
@@ -58,7 +65,7 @@ class Newer(Invariant):
         for content in seen.contents:
             if content.origin == seen.host.number:
                 key = content.origin, content.sequence  # after a lost folder it may stand for two
-                self._sent.setdefault(key, set()).add(content.params)
+                self._sent.setdefault(key, set()).add((content.params, content.slot))
         if seen.world.plan.carries == "sum":
             self._sums.look(seen)
             return
@@ -89,9 +96,11 @@ class Newer(Invariant):
     def _check_content(self, seen: Seen, rows: Any) -> None:
         """See that what is held of an honest sender is what it sent."""
         box, first = seen.node.mailbox, seen.world.setting.first_sender(seen.host.number)
+        if len(rows) and np.abs(box.payload[rows]).max() > LARGEST:
+            raise broken(self, f"node {seen.host.number} holds a parameter beyond {LARGEST:g}")
         for row in rows:
             sent = self._sent.get((first + int(row), int(box.sequence[row])))
-            if sent is not None and box.payload[row].tobytes() not in sent:
+            if sent is not None and (box.payload[row].tobytes(), int(box.slot[row])) not in sent:
                 text = f"node {seen.host.number} holds something else than {first + int(row)} sent"
                 raise broken(self, text)
 
@@ -124,6 +133,8 @@ class SumBooks:
                 text = f"node {number} adopted stamps {box.sequence} over {before[2]}"
                 raise broken(self._invariant, text)
         self._before[number] = process, box.last.copy(), box.sequence.copy()
+        if not box.parts.bits and np.abs(box.others).max() > MOST_LARGEST * LARGEST:
+            raise broken(self._invariant, f"node {number} adopted a sum beyond all limits")
         if seen.moved and not seen.world.plan.liars and not seen.world.setting.lost:
             self._check_sum(seen, box)
 
@@ -372,7 +383,12 @@ class OfMembers(Invariant):
 
 
 class WithinShare(Invariant):
-    """8: a sender leaves the others their part of the medium."""
+    """8: a sender leaves the others their part of the medium.
+
+    A broadcast is paid for at the rate that its sender said last. Neighbours are told of a rate
+    that has changed by `NEWS_SHARE`, so it may be higher by so much. Nothing is asked after a
+    broadcast whose receivers were not measured yet, and the last one of a process goes out at once.
+    """
 
     number = 8
     sentence = "bits on the air stay within the sender's share plus one message"
@@ -380,8 +396,9 @@ class WithinShare(Invariant):
 
     def __init__(self) -> None:
         self._until_s: dict[int, float] = {}  # member -> its share is used up until then
-        self._rate: dict[int, float] = {}
+        self._rate: dict[int, float] = {}  # member -> what it said last; 0: nothing was measured
         self._sent: dict[int, int] = {}
+        self._steps: dict[int, int] = {}  # member -> gradients that were in its last broadcast
 
     def asks(self, world: "World") -> bool:
         """Shares are kept on measured links."""
@@ -391,24 +408,41 @@ class WithinShare(Invariant):
         """Begin anew: a new process knows of no share yet."""
         del world, start
         self._until_s.pop(host.number, None)
+        self._rate.pop(host.number, None)
+        self._steps.pop(host.number, None)
+
+    def lost_folder(self, host: "Host") -> None:
+        """Let a node that has lost its folder use numbers again."""
+        self._sent.pop(host.number, None)
 
     def stepped(self, seen: Seen) -> None:
         """See that a broadcast begins when the one before is paid for at the rate that was said."""
+        core: Any = seen.host.core
         number = seen.host.number
-        said = [control.body for _, control in seen.told if isinstance(control.body, Period)]
         fresh = {h.sequence: h for h in seen.published if h.sequence > self._sent.get(number, 0)}
         if not fresh:
             return
         self._sent[number] = max(fresh)
-        now_s = seen.host.clock.now_s(seen.world.now_s)
-        if now_s < self._until_s.get(number, 0.0) - 1e-6 and said:
-            late_s = self._until_s[number] - now_s
-            raise broken(self, f"node {number} sends {late_s:.4f} s before its share allows")
-        if said and said[-1].rate > 0:
+        said = [control.body for _, control in seen.told if isinstance(control.body, Period)]
+        if said:
+            self._rate[number] = said[-1].rate
+        elif number not in self._rate:
+            raise broken(self, f"node {number} sends and has not said at which rate")
+        now_s, until_s = seen.host.clock.now_s(seen.world.now_s), self._until_s.pop(number, 0.0)
+        if not core.is_learning:  # its last: whoever goes on has it
+            return
+        if self._steps.get(number, 0) == core.node.steps:
+            raise broken(self, f"node {number} sends, and has learnt nothing since it last did")
+        self._steps[number] = core.node.steps
+        if now_s < until_s - 1e-6:
+            text = f"node {number} sends {until_s - now_s:.4f} s before its share allows"
+            raise broken(self, text)
+        rate = self._rate[number] * (1.0 if said else 1.0 + NEWS_SHARE)
+        if rate > 0:
             # alone on the medium a message takes this long; with others, longer
             bits = max(8 * len(header.data) for header in fresh.values())
             longest_s = seen.world.setting.settings.period_timeout_s
-            self._until_s[number] = now_s + min(bits / said[-1].rate, longest_s)
+            self._until_s[number] = now_s + min(bits / rate, longest_s)
 
 
 class Heard(Invariant):

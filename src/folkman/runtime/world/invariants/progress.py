@@ -23,8 +23,8 @@ __all__ = ["FreshAfterHeal", "HonestHealth", "InStep", "Together", "TwinSpread"]
 BLOCKS_ROUNDS = ("never_acknowledges", "wrong_round", "flapping", "old_life", "flood")
 """Lies with which a member of a round keeps its neighbours waiting: lock-step has no remedy."""
 MOST_REFUSED = 2
-"""Messages of one round that a node may refuse after heal because they are not finite: until a liar
-says the next, a quarter of the limit goes by."""
+"""Messages of one round that a node may refuse after heal for their numbers: until a liar says the
+next, a quarter of the limit goes by."""
 EXCLUDES = ("revoke", "expire", "skew", "jump")
 """Faults by which a member is none for a while."""
 AHEAD = 2
@@ -60,7 +60,7 @@ class FreshAfterHeal(Invariant):
         self._before: dict[tuple[int, int], int] = {}
         self._best: dict[tuple[int, int], int] = defaultdict(int)
         self._apart = 0  # slots between the first and the last, as faults end
-        self._refused: dict[int, int] = {}  # member -> messages that were not finite, as faults end
+        self._refused: dict[int, int] = {}  # member -> messages with bad numbers, as faults end
 
     def asks(self, world: "World") -> bool:
         """In rounds a liar may keep its neighbours waiting, and so does one who lost its state.
@@ -79,7 +79,7 @@ class FreshAfterHeal(Invariant):
         self._apart = max(slots, default=0) - min(slots, default=0)
         for host in _alive_honest(world):
             core: Any = host.core
-            self._refused[host.number] = core.node.mailbox.refused["finite"]
+            self._refused[host.number] = _bad(core)
             for sender in world.setting.heard_by(host.number):
                 other = world.hosts[sender]
                 if other.lie is None and other.is_alive:
@@ -118,12 +118,12 @@ class FreshAfterHeal(Invariant):
         """Tell whether all wait for a liar, in rounds or around a server.
 
         It may wait itself for a message that it said it holds, and that is not sent again for that.
-        In rounds what it says may also not be finite, time after time.
+        In rounds what it says may also not be finite, or beyond the limits, time after time.
         """
         lies = dict(world.plan.liars)
         for host in _alive_honest(world):
             core: Any = host.core
-            refused = core.node.mailbox.refused["finite"] - self._refused.get(host.number, 0)
+            refused = _bad(core) - self._refused.get(host.number, 0)
             if world.plan.method == "rounds" and refused > MOST_REFUSED:
                 return True
             for peer in world.setting.heard_by(host.number):
@@ -365,3 +365,9 @@ def spread(world: "World") -> float | None:
         return None
     stacked = np.stack(params).astype(np.float64)
     return float(np.linalg.norm(stacked - stacked.mean(0), axis=1).max())
+
+
+def _bad(core: Any) -> int:
+    """Return how many messages were refused for numbers that are not finite, or too large."""
+    refused = core.node.mailbox.refused
+    return refused["finite"] + refused["absurd"]

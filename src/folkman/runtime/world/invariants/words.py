@@ -89,6 +89,9 @@ class Words(Invariant):
         if was in (Phase.START, Phase.WAIT) and core.phase in (Phase.LEARN, Phase.WRITE):
             of.clock.origin_s = now_s - of.slot * of.clock.slot_s
             phases.add(Phase.LEARN)
+            greeted = {peer for peer, each in seen.told if isinstance(each.body, Hello)}
+            if not greeted.issuperset(core.node.neighbours):
+                raise broken(self, f"node {seen.host.number} begins to learn, and greets not all")
         self._look_at_hellos(seen, of, now_s, phases)
         self._look_at_answers(seen, of, core, now_s)
         self._look_around(seen, of, core, now_s)
@@ -216,6 +219,11 @@ class Claims(Invariant):
         number, now_s = seen.host.number, core._now_s
         band = self._of[number]
         self._learn(seen, band, now_s)
+        waits = core.sending.owed.waiting(core.there())
+        if core.phase is Phase.LEARN and not waits and core.goes_on():
+            due_s = max(core.pace._think_s, now_s)
+            if core.next_s() > due_s + 1e-6:
+                raise broken(self, f"node {number} would look at the band after {due_s:.3f} s")
         claims = [(peer, each.body) for peer, each in seen.told if isinstance(each.body, Claim)]
         sent = [e for e in seen.of(Publish) if version_of(e.data) == fresh_codec.VERSION]
         taken = [(peer, claim) for peer, claim in claims if claim.seconds > 0]
@@ -226,6 +234,9 @@ class Claims(Invariant):
         ):
             raise broken(self, f"node {number} sends and does not tell all that it does")
         busy_s = max(band.until_s.values(), default=now_s) - now_s
+        if abs(core.pace.band.busy_s(now_s) - max(busy_s, 0.0)) > 1e-6:
+            text = f"node {number} takes the band as taken for {core.pace.band.busy_s(now_s):.3f} s"
+            raise broken(self, f"{text}, by what it heard that is {max(busy_s, 0.0):.3f} s")
         if taken and busy_s > 1e-9:
             raise broken(
                 self, f"node {number} takes the band, which is not free for {busy_s:.3f} s"
