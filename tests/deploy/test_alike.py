@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from folkman.deploy.alike import alike
+from folkman.checks import Notice
+from folkman.deploy.alike import alike, is_there
 from folkman.problem.table import csv_samples
 from shell import folkman, undrawn
 
@@ -31,6 +32,12 @@ def written(path, rows, names=NAMES):
         writer = csv.writer(file)
         writer.writerow(names)
         writer.writerows([row[at] for at in places] for row in rows)
+
+
+def table(path, names, rows):
+    """Write a small table; without names there is no line of them."""
+    head = [names] if names else []
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in (*head, *rows)))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +70,7 @@ def test_new_lines_are_cut_and_scaled_as_those_that_were_learnt(home):
     raw = np.concatenate([plain.x_train, plain.x_test])
 
     data = {**options, "path": str(home / "old.csv"), "scale": "standard"}
-    found = alike(home / "new.csv", data, features=2)
+    found = alike(home / "new.csv", data)
 
     scaled = (raw - learnt.mean(axis=(0, 1))) / learnt.std(axis=(0, 1))
     assert found.x.shape == scaled.shape
@@ -91,6 +98,61 @@ def test_a_table_of_features_alone_will_do(home):
     assert "label" not in rows[0]
 
 
+def test_columns_go_by_their_names_wherever_they_stand(tmp_path):
+    """Also a feature called y, where the labels are another column, as of an accelerometer."""
+    rows = [[t, t % 7, t % 5, t % 3, t % 2] for t in range(20)]
+    table(tmp_path / "old.csv", ["time", "x", "y", "z", "state"], rows)
+    turned = [[row[4], row[3], row[1], row[2]] for row in rows]
+    table(tmp_path / "new.csv", ["state", "z", "x", "y"], turned)
+    data = {"path": str(tmp_path / "old.csv"), "label": "state", "drop": ["time"]}
+
+    found = alike(tmp_path / "new.csv", data)
+
+    np.testing.assert_array_equal(found.x, [row[1:4] for row in rows])
+    assert found.y is not None
+    np.testing.assert_array_equal(found.y, [row[4] for row in rows])
+
+
+def test_without_names_columns_go_by_their_places(tmp_path):
+    rows = [[t % 7, t % 5, t % 2] for t in range(20)]
+    table(tmp_path / "old.csv", [], rows)
+    table(tmp_path / "alike.csv", ["a", "b", "c"], rows)
+    table(tmp_path / "features.csv", [], [row[:2] for row in rows])
+    data = {"path": str(tmp_path / "old.csv"), "scale": "standard"}
+
+    with_labels, alone = (alike(tmp_path / f"{name}.csv", data) for name in ("alike", "features"))
+
+    np.testing.assert_array_equal(with_labels.x, alone.x)
+    assert with_labels.y is not None
+    assert alone.y is None
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "complaint"),
+    [
+        (["speed", "cold"], 2, "has no column 'heat', which the model learnt from"),
+        ([], 1, "expected 3 columns, as .* has, or the 2 of its features, got 1"),
+        ([], 4, "expected 3 columns, as .* has, or the 2 of its features, got 4"),
+    ],
+)
+def test_other_columns_are_refused(names, width, complaint, tmp_path):
+    """One column would else be scaled as if it were all of them."""
+    table(tmp_path / "old.csv", ["speed", "heat", "state"], [[t, t % 5, t % 2] for t in range(20)])
+    table(tmp_path / "new.csv", names, [[t] * width for t in range(5)])
+
+    with pytest.raises(ValueError, match=complaint):
+        alike(tmp_path / "new.csv", {"path": str(tmp_path / "old.csv"), "scale": "standard"})
+
+
+def test_a_learnt_file_that_is_younger_than_its_model_is_told(tmp_path):
+    (tmp_path / "old.csv").write_text("1,2")
+    data = {"path": str(tmp_path / "old.csv")}
+
+    with pytest.warns(Notice, match="was written after the model that learnt it"):
+        assert is_there(data, made_s=0.0)
+    assert not is_there({"path": str(tmp_path / "gone.csv")})
+
+
 def test_without_the_learnt_file_nothing_is_scaled_by_guessing(home):
     (home / "old.csv").rename(home / "away.csv")
     try:
@@ -99,5 +161,5 @@ def test_without_the_learnt_file_nothing_is_scaled_by_guessing(home):
         (home / "away.csv").rename(home / "old.csv")
 
     assert done.returncode == 2
-    assert "old.csv, which is not there; put it back, or give scaled samples as .npz" in done.stderr
+    assert "with window and scale, and it is not there to prepare samples by; put it" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,25 +1,29 @@
 """A table prepared as the table that a model was learnt from: columns, windows and scale.
 
-    alike(Path("new.csv"), {"path": "old.csv", "drop": ["time"], "scale": "standard"}, features=2)
+    alike(Path("new.csv"), {"path": "old.csv", "drop": ["time"], "scale": "standard"})
 
 A run of a .csv file has that file's options in its table [data]. New samples need the same
 columns, so many lines to a window, and the mean and deviation of the samples that were learnt.
 Those are not kept with a model: they are taken from the file again, by the same split.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from folkman.checks import require
-from folkman.problem.table import LABELS, Moments, csv_samples, moments, read_columns
+from folkman.checks import notice, require
+from folkman.problem.table import csv_samples, lines_alike, moments
 from folkman.problem.windows import windows_of
 from folkman.record.json_file import Json
 
-__all__ = ["Samples", "alike"]
+__all__ = ["Samples", "alike", "is_there"]
+
+CHOICE = ("label", "group", "drop")
+"""Options that say which column is what."""
+APART = ("name", "scale", "train_size", "test_size")
+"""Options that do not change mean and deviation: fewer samples are taken after scaling."""
 
 
 class Samples(NamedTuple):
@@ -29,26 +33,36 @@ class Samples(NamedTuple):
     y: NDArray | None
 
 
-def alike(path: Path, data: Json, features: int) -> Samples:
-    """Read samples of a .csv file as a run read its own, with so many features in a line.
+def is_there(data: Json, made_s: float | None = None) -> bool:
+    """Tell whether the file that was learnt is there to prepare samples by; refuse if it must be.
 
-    The columns of labels, of devices and of `drop` may be absent.
+    `made_s` is the time at which the model was written. A file that is younger may be another.
     """
-    columns = read_columns(path, apart=_words(data))
-    named = data.get("label")
-    labels = [named] if named else [each for each in columns.apart if each.lower() in LABELS]
-    y = next((columns.apart[each] for each in labels if each in columns.apart), None)
-    x, group = columns.x, columns.apart.get(data.get("group") or "")
-    if y is None and not named and x.shape[1] == features + 1:  # the last, as in training
-        x, y = x[:, :-1], x[:, -1]
-    require(
-        y is None or y.dtype.kind == "f",
-        f"{path}: expected labels as numbers, got words; number them as in training, or leave the "
-        "column out of the file",
-    )
+    file = Path(data["path"])
+    if file.is_file():
+        if made_s is not None and file.stat().st_mtime > made_s:
+            notice(
+                f"{file} was written after the model that learnt it; samples are prepared by what "
+                "it holds now. Put back what was learnt if that was something else"
+            )
+        return True
+    needed = [option for option in ("window", "scale") if data.get(option) not in (None, "none")]
+    if needed:
+        raise FileNotFoundError(
+            f"the model learnt {file} with {' and '.join(needed)}, and it is not there to prepare "
+            "samples by; put it back, or give prepared samples as .npz"
+        )
+    return False
+
+
+def alike(path: Path, data: Json) -> Samples:
+    """Read samples of a .csv file as a run read its own, which is there."""
+    learnt = Path(data["path"])
+    options = {key: data[key] for key in CHOICE if data.get(key)}
+    x, y, device = lines_alike(path, learnt, **options)
     if data.get("window"):
         turns = None if data.get("regression") else y
-        lines = np.array(windows_of(len(x), data["window"], group, turns))
+        lines = np.array(windows_of(len(x), data["window"], device, turns))
         require(
             len(lines) > 0,
             f"{path}: expected {data['window']} lines or more of one device, as a window has, got "
@@ -56,24 +70,6 @@ def alike(path: Path, data: Json, features: int) -> Samples:
         )
         x, y = x[lines], None if y is None else y[lines[:, -1]]
     if data.get("scale") == "standard":
-        x = _moments(data).applied(x)
+        whole = {key: value for key, value in data.items() if key not in APART}
+        x = moments(csv_samples(**whole).x_train).applied(x)
     return Samples(x, y)
-
-
-def _words(data: Json) -> Sequence[str]:
-    """Return the columns that are no features, by name or number from 1."""
-    named = [data.get("label"), data.get("group")]
-    return [*map(str, data.get("drop") or ()), *(each for each in named if each)]
-
-
-def _moments(data: Json) -> Moments:
-    """Return mean and deviation of the samples that were learnt, from their file."""
-    file = Path(data["path"])
-    if not file.is_file():
-        raise FileNotFoundError(
-            f'the model learnt samples with scale = "standard", by the mean and deviation of '
-            f"{file}, which is not there; put it back, or give scaled samples as .npz"
-        )
-    apart = ("name", "scale", "train_size", "test_size")  # fewer samples are taken after scaling
-    options = {key: value for key, value in data.items() if key not in apart}
-    return moments(csv_samples(**options).x_train)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folkman.checks import require
-from folkman.deploy.alike import Samples, alike
+from folkman.deploy.alike import Samples, alike, is_there
 from folkman.deploy.predict import Predictions
 from folkman.deploy.trained import Trained
 from folkman.problem.data import read_npz
@@ -48,12 +48,10 @@ def read_samples(path: Path, trained: Trained) -> Samples:
         return Samples(arrays["x"], arrays.get("y"))
     if path.suffix == ".npy":
         return Samples(_read_npy(path), None)
-    features = prod(trained.fitted.sample)
-    learnt = trained.data or {}
-    prepared = any(learnt.get(option) for option in ("label", "group", "drop", "window"))
-    if learnt.get("name") == "csv" and (prepared or learnt.get("scale") == "standard"):
-        return alike(path, learnt, trained.fitted.sample[-1])
-    return _read_csv(path, features)
+    data = trained.data or {}
+    if data.get("name") == "csv" and is_there(data, trained.made_s):
+        return alike(path, data)
+    return _read_csv(path, prod(trained.fitted.sample))
 
 
 def _read_npy(path: Path) -> NDArray:

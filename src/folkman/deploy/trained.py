@@ -36,6 +36,7 @@ class Trained(NamedTuple):
     w: NDArray[np.float32]  # (d,)
     title: str
     data: Json | None = None  # the table [data] that it was learnt from, where that is known
+    made_s: float | None = None  # when its file was written, in seconds since 1970
 
     @property
     def tensors(self) -> dict[str, NDArray]:
@@ -138,7 +139,8 @@ def _of_folder(folder: RunFolder, run: Run, node: int | None) -> Trained:
         stored, title = stored._replace(tensors=own), f"node {node} of {title}"
     comparison = resolve(read(folder.configuration(), warn=False), try_builders=False)
     fitted = _fitted(comparison, stored, run.seed)
-    return Trained(fitted, _joined(fitted, stored, title), title, dict(comparison.data))
+    w = _joined(fitted, stored, title)
+    return Trained(fitted, w, title, dict(comparison.data), path.stat().st_mtime)
 
 
 def _fitted(comparison: Comparison, stored: StoredModel, seed: int) -> Fitted:
@@ -192,4 +194,4 @@ def _of_node(home: NodeFolder) -> Trained:
     w = np.asarray(read_arrays(home.final, task.fingerprint)["model"], np.float32)
     fitted = getattr(load_shard(config.shard, task.comparison, task.seed), "fitted")  # noqa: B009
     title = f"{task.label} (seed {task.seed}) of {home.root}"
-    return Trained(fitted, w, title, dict(task.comparison.data))
+    return Trained(fitted, w, title, dict(task.comparison.data), home.final.stat().st_mtime)

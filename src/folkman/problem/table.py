@@ -19,16 +19,7 @@ from folkman.checks import nearest, notice, require
 from folkman.problem.data import DataSet, of_arrays
 from folkman.problem.windows import windowed
 
-__all__ = [
-    "LABELS",
-    "Columns",
-    "Moments",
-    "Table",
-    "csv_samples",
-    "moments",
-    "read_columns",
-    "read_table",
-]
+__all__ = ["LABELS", "Moments", "Table", "csv_samples", "lines_alike", "moments", "read_table"]
 
 LABELS = ("y", "label", "class", "target")
 """Names of the column of labels, in any case."""
@@ -103,33 +94,73 @@ def read_table(path: Path) -> Table:
     return Table(cells.names, np.column_stack(columns))
 
 
-class Columns(NamedTuple):
-    """Features, and the columns that are none, by name."""
+class Chosen(NamedTuple):
+    """Which columns of a file are what, by their places."""
+
+    features: list[int]
+    label: int
+    group: int | None
+
+
+class Lines(NamedTuple):
+    """The numbers of a file's lines, by what they are."""
 
     x: NDArray[np.float64]  # (line, feature)
-    apart: dict[str, NDArray]  # (line,) each: numbers, or text where they are none
+    y: NDArray[np.float64] | None  # (line,) where the file has labels
+    device: NDArray[np.int64] | None  # (line,) where it says of which machine a line is
 
 
-def read_columns(
+def lines_alike(
     path: Path,
-    apart: Sequence[str],  # names, or numbers from 1; those that the file lacks do not count
-) -> Columns:
-    """Read features, and apart from them the columns of these names and those of usual labels."""
-    cells = _read(path)
-    known = cells.names or [str(at + 1) for at in range(cells.width)]
-    numbers = [str(at + 1) for at in range(cells.width)]
-    out = {known.index(each) for each in apart if each in known}
-    out |= {numbers.index(each) for each in apart if each in numbers and each not in known}
-    out |= {at for at, name in enumerate(cells.names) if name.lower() in LABELS}
-    kept = [at for at in range(cells.width) if at not in out]
-    require(bool(kept), f"{path}: expected columns of features, got none; add them")
-    x = np.column_stack([_finite(cells, at, _numbers(cells, at, OF_A_FILE)) for at in kept])
-    return Columns(x, {known[at]: _told(cells.column(at)) for at in out})
+    learnt: Path,
+    label: str | None = None,
+    group: str | None = None,
+    drop: Sequence[str | int] = (),
+) -> Lines:
+    """Read a table for a model that learnt another table: the same columns, by their names.
+
+    Columns of labels, of devices and of `drop` may be absent, and may stand elsewhere. Without
+    names in one of the two, all columns are there in the same order, or the features alone.
+    """
+    cells, known = _read(path), _read(learnt)
+    chosen = _chosen(known, label, group, drop)
+    places = _by_name if cells.names and known.names else _by_place
+    at = places(cells, known, chosen)
+    x = np.column_stack([_finite(cells, k, _numbers(cells, k, OF_A_FILE)) for k in at.features])
+    y = None if at.label < 0 else _finite(cells, at.label, _numbers(cells, at.label, OF_A_FILE))
+    return Lines(x, y, None if at.group is None else _devices(cells, at.group))
 
 
-def _told(column: list[str]) -> NDArray:
-    """Return numbers where all cells are, else their text."""
-    return np.array(column, float if all(map(_is_number, column)) else str)
+def _by_name(cells: Cells, known: Cells, chosen: Chosen) -> Chosen:
+    """Return where the columns of another file stand in this one; a label of -1 is none."""
+    for at in chosen.features:
+        name = known.names[at]
+        require(
+            name in cells.names,
+            f"{cells.path} has no column {name!r}, which the model learnt from {known.path}; "
+            f"{nearest(name, cells.names)}",
+        )
+
+    def place(at: int | None) -> int:
+        name = None if at is None else known.names[at]
+        return cells.names.index(name) if name in cells.names else -1
+
+    group = place(chosen.group)
+    features = [place(at) for at in chosen.features]
+    return Chosen(features, place(chosen.label), None if group < 0 else group)
+
+
+def _by_place(cells: Cells, known: Cells, chosen: Chosen) -> Chosen:
+    """Return the same columns of a file with as many, or all of one with features alone."""
+    if cells.width == known.width:
+        return chosen
+    features = len(chosen.features)
+    require(
+        cells.width == features,
+        f"{cells.path}: expected {known.width} columns, as {known.path} has, or the {features} of "
+        f"its features, got {cells.width}; give both a line of names, or the same columns",
+    )
+    return Chosen(list(range(features)), -1, None)
 
 
 def _read(path: Path) -> Cells:
@@ -241,19 +272,8 @@ def csv_samples(
     if not file.is_file():
         raise FileNotFoundError(f"expected a .csv file, {_instead(file)}")
     cells = _read(file)
-    columns = _kept(cells, drop)
-    arrays: dict[str, NDArray] = {}
-    if group is not None:
-        at = _named_column(cells, "group", group)
-        require(
-            label != group,
-            f"{path}: expected two columns, got {group!r} for label and group; correct one",
-        )
-        arrays["group"] = _devices(cells, at)
-        columns = [each for each in columns if each != at]
-    at = _label_column(cells, columns, label)
-    columns = [each for each in columns if each != at]
-    require(bool(columns), f"{path}: expected features beside the labels, got none; keep some")
+    columns, at, device = _chosen(cells, label, group, drop)
+    arrays: dict[str, NDArray] = {} if device is None else {"group": _devices(cells, device)}
     y = _finite(cells, at, _numbers(cells, at)) if regression else _labels(cells, at)
     x = np.column_stack([_finite(cells, each, _numbers(cells, each)) for each in columns])
     _warn_of_no_features(cells, columns, x)
@@ -262,6 +282,26 @@ def csv_samples(
         arrays = windowed(arrays, window, test_share, str(path), regression=regression)
     found = of_arrays(arrays, str(path), regression=regression, test_share=test_share)
     return found if scale == "none" else _standard(found)
+
+
+def _chosen(
+    cells: Cells, label: str | None, group: str | None, drop: Sequence[str | int]
+) -> Chosen:
+    """Return which columns are features, labels and devices."""
+    columns, device = _kept(cells, drop), None
+    if group is not None:
+        device = _named_column(cells, "group", group)
+        require(
+            label != group,
+            f"{cells.path}: expected two columns, got {group!r} for label and group; correct one",
+        )
+        columns = [each for each in columns if each != device]
+    at = _label_column(cells, columns, label)
+    features = [each for each in columns if each != at]
+    require(
+        bool(features), f"{cells.path}: expected features beside the labels, got none; keep some"
+    )
+    return Chosen(features, at, device)
 
 
 def _kept(cells: Cells, drop: Sequence[str | int]) -> list[int]:
