@@ -107,3 +107,8 @@ def test_a_damaged_provenance_is_kept_and_said(tmp_path):
 
     assert (tmp_path / "provenance.damaged").read_text() == '{"command": ["run"], "started'
     assert json.loads(path.read_text())["command"] == ["run", "--resume"]
+
+    path.write_text("again")
+    with pytest.warns(Notice, match=r"kept as provenance\.damaged1"):
+        note_start(path, ["run", "--resume"])
+    assert (tmp_path / "provenance.damaged").read_text() == '{"command": ["run"], "started'

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 from folkman.checks import notice
@@ -60,7 +61,8 @@ def _known(path: Path) -> Json | None:
     """Return the provenance that is there. One that is damaged is kept beside it, and said."""
     known = read_json(path)
     if known is None and path.exists():
-        kept = path.with_suffix(".damaged")
+        numbers = (f".damaged{number or ''}" for number in count())
+        kept = next(place for place in map(path.with_suffix, numbers) if not place.exists())
         path.replace(kept)
         notice(f"{path} is damaged; it is kept as {kept.name} and begun anew")
     return known
