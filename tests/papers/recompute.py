@@ -127,9 +127,9 @@ def fits(value, wanted):
 def choose(runs, facts):
     left = [r for r in runs if "kind" not in r["facts"]]
     for name, wanted in facts.items():
-        values = {r["facts"].get(name) for r in left}
-        right = {value for value in values if fits(value, wanted)}
-        left = [r for r in left if r["facts"].get(name) in right]
+        values = {repr(r["facts"].get(name)): r["facts"].get(name) for r in left}
+        right = {word for word, value in values.items() if fits(value, wanted)}
+        left = [r for r in left if repr(r["facts"].get(name)) in right]
     return left
 
 

@@ -8,7 +8,16 @@ from test_audit import AS_MEASURED, XIE, story
 
 from folkman.papers.audit import judge
 from folkman.papers.card import Audited, card_of
-from folkman.report.forest import POINTS, RATIO, Effect, Forest, forest_figure, forest_svg
+from folkman.papers.verdicts import PARTS
+from folkman.report.forest import (
+    LOOKS,
+    POINTS,
+    RATIO,
+    Effect,
+    Forest,
+    forest_figure,
+    forest_svg,
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +83,9 @@ def test_an_effect_beyond_the_axis_goes_on():
     assert marks == [">"]
     assert [text.get_text() for text in axes.texts] == ["n = 9, fresh", "n = 9"]
     assert forest_svg(Forest("f", "t", [], [near])).startswith("<svg")
+
+
+def test_every_verdict_of_a_reading_has_a_look():
+    """One that lacks it would be drawn as open."""
+    assert set(PARTS) <= set(LOOKS)
+    assert len({letter for letter, *_ in LOOKS.values()}) == len(LOOKS)

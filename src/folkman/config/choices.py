@@ -149,11 +149,16 @@ class Choice(NamedTuple):
 
     def _parameters(self, name: str) -> dict[str, inspect.Parameter]:
         if name in self.builders:
-            return _named_parameters(self.builders[name])
-        return _named_parameters.__wrapped__(self._builder(name))
+            return _of_built_in(self.builders[name])
+        return _named_parameters(self._builder(name))
 
 
 @cache
+def _of_built_in(builder: plugins.Builder) -> dict[str, inspect.Parameter]:
+    """Read the parameters of a builder that stays as long as the process, once."""
+    return _named_parameters(builder)
+
+
 def _named_parameters(builder: plugins.Builder) -> dict[str, inspect.Parameter]:
     found = inspect.signature(builder).parameters
     return {key: each for key, each in found.items() if each.kind not in ANY_NUMBER}

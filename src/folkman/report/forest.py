@@ -27,6 +27,7 @@ LOOKS = {
     "holds": ("H", "#1f6fb2", "white"),
     "better than claimed": ("B", "#56a0d3", "white"),
     "equal": ("=", "#b8b8b8", "black"),
+    "one cause of several": ("P", "#9cc3e3", "black"),
     "contradicted": ("C", "#c8553d", "white"),
     "vacuous here": ("V", "#8a7fa8", "white"),
     "open": ("o", "#f1ead2", "black"),
