@@ -52,9 +52,12 @@ class Reader(asyncio.StreamReader):
         super().set_exception(exc)
 
     async def rest(self) -> bytes:
-        """Return what has come and was not read, at once; the transport is another's by now."""
+        """Return what has come and was not read, at once; the transport is another's by now.
+
+        Nothing is left of a connection that broke: `gone` tells of it.
+        """
         super().feed_eof()
-        return await self.read()
+        return b"" if self.exception() else await self.read()
 
     def _note_gone(self) -> None:
         if not self.gone.done():
