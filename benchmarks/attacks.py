@@ -356,18 +356,18 @@ def flap(crew: Crew, attack: str) -> dict[str, object]:
     crew.learn_a_while()
     calm = _sent_per_s(crew, lambda: time.sleep(10.0))
     lines = _lines(crew)
-    flaps, until_s = 0, time.monotonic() + FLAPPING_S
+    flaps, began_s = 0, time.monotonic()
 
     def flapping() -> None:
         nonlocal flaps
-        while time.monotonic() < until_s:
+        while time.monotonic() < began_s + FLAPPING_S:
             crew.kill(LIAR)
             crew.begin(LIAR)
             time.sleep(FLAP_S[flaps % 2])
             flaps += 1
 
     harmed = _sent_per_s(crew, flapping)
-    said = (_lines(crew) - lines) / FLAPPING_S
+    said = (_lines(crew) - lines) / (time.monotonic() - began_s)
     crew.kill(LIAR)
     rejoin_s = crew.begin_again(LIAR, lambda: bool(crew.health(LIAR).get("latency_s")))
     return {

@@ -38,6 +38,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +273,7 @@ class Soak:
         first = [self.health(n)["memory_bytes"] for n in self.honest]
         seconds = 60.0 * given.minutes
         be = [sys.executable, __file__, "--be", str(self.homes[liar] / "node.toml")]
+        (self.homes[liar] / "bad").write_text("0")  # it may never send
         self.begin(liar, [*be, str(given.messages / seconds)])
         self._harm(seconds)
         until_s = time.monotonic() + 60.0
@@ -288,7 +291,7 @@ class Soak:
         self.close()
         cpu_s = _children_cpu_s() - own_s
         found |= {"cpu_s": round(cpu_s), "hostile_cpu_s": round(own_s)}
-        return found | {"cpu_of_all_lives": round(cpu_s / self.lived_s, 4)}
+        return found | {"cpu_of_all_lives": round(cpu_s / max(self.lived_s, 1.0), 4)}
 
     def _coming(self) -> list[int]:
         """Return the nodes that may still come back."""
@@ -403,17 +406,24 @@ class Soak:
             "ended": [n for n in self.honest if self.processes[n].poll() is not None],
             "not_well": [n for n in self.honest if not _well(last.get(n, {}))],
             "rejoin_s": {
-                kind: [round(float(np.quantile(found, q)), 1) for q in (0.5, 0.9, 1.0)]
+                kind: [_of(partial(np.quantile, q=q), found, 1) for q in (0.5, 0.9, 1.0)]
                 for kind, found in self.rejoined.items()
             },
-            "steps_lost": [round(float(np.mean(self.lost)), 2), max(self.lost, default=0)],
-            "memory_mb": [round(float(np.mean(first)) / 2**20), round(max(memory))],
-            "rss_mb": [round(float(f(self.rss_kb)) / 1024) for f in (np.median, np.max)],
-            "threads": [round(float(f(self.threads))) for f in (np.median, np.max)],
-            "cpu_share": [round(float(np.median(shares)), 4), round(max(shares), 4)],
-            "heard_per_s": round(float(np.median(rates)), 1),
-            "loss": [round(float(np.mean(losses)), 4)],
+            "steps_lost": [_of(np.mean, self.lost, 2), max(self.lost, default=0)],
+            "memory_mb": [_of(np.mean, [each / 2**20 for each in first]), _of(max, memory)],
+            "rss_mb": [_of(f, [each / 1024 for each in self.rss_kb]) for f in (np.median, max)],
+            "threads": [_of(f, self.threads) for f in (np.median, max)],
+            "cpu_share": [_of(np.median, shares, 4), _of(max, shares, 4)],
+            "heard_per_s": _of(np.median, rates, 1),
+            "loss": [_of(np.mean, losses, 4)],
         }
+
+
+def _of(
+    measure: Callable[[Sequence[float]], Any], values: Sequence[float], digits: int | None = None
+) -> float | None:
+    """Return a measure of some values, rounded; None of no values: a soak keeps what it has."""
+    return round(float(measure(values)), digits) if values else None
 
 
 def _well(health: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.soak import mutated
+from benchmarks.soak import _of, mutated
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,3 +43,9 @@ def test_nodes_that_are_killed_and_harmed_come_back():
         "lost": 3,
         "flipped": 3,
     }
+
+
+def test_what_was_never_measured_is_no_number_and_costs_no_soak_its_results():
+    assert _of(np.median, []) is None
+    assert _of(max, []) is None
+    assert (_of(np.median, [1, 2]), _of(np.mean, [1, 2], 1)) == (2, 1.5)

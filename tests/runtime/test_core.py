@@ -207,6 +207,24 @@ def test_a_state_that_is_due_is_saved_before_the_rest_after_a_slot():
     assert set(lags[4:]) == {0, 1}
 
 
+@pytest.mark.parametrize("on_a_channel", [False, True])
+def test_a_long_rest_costs_a_disk_one_state(on_a_channel):
+    """A node that rests for a minute hears others all the time, and flash wears with each write."""
+    settings = Settings(slot_s=60.0, save_every_s=2.0, start_wait_s=0.0)
+    made = emulated if on_a_channel else core_of
+    air = Air([made(number, 2, settings) for number in range(2)])
+    air.start()
+
+    air.run(600.0)
+
+    for number, core in air.cores.items():
+        saves = [e.state for _, e in air.effects[number] if isinstance(e, events.Save)]
+        slots = [int(state["counters"][0]) for state in saves if state is not None]
+        assert core.node.steps >= 9
+        assert len(slots) >= 9
+        assert len(set(slots)) == len(slots)
+
+
 def test_a_node_that_is_asked_to_stop_saves_first_and_waits_for_no_gradient_for_ever():
     air = three()
     air.start()

@@ -1,20 +1,24 @@
 """One process a folder, and a cluster that stops its own processes only."""
 
+import asyncio
 import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
+from asyncio.sslproto import SSLProtocol
 from contextlib import suppress
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from folkman.record.cluster import ClusterFolder, NodeFolder, Process, is_alive
 from folkman.record.json_file import read_json
-from folkman.runtime import assembly, cluster
+from folkman.runtime import assembly, cluster, entrance, identity
 from folkman.runtime.disk import FolderLock, FolderTakenError
 from shell import folkman
 
@@ -55,6 +59,7 @@ def begun(tmp_path, monkeypatch):
     drive = SimpleNamespace(run=lambda: 0, members=None)
     for name, value in {
         "hold_little": lambda: None,
+        "read_little": lambda: None,
         "read_node": lambda _: config,
         "read_task": lambda *_: None,
         "use_precision": lambda _: None,
@@ -85,6 +90,27 @@ def test_a_second_node_in_a_folder_is_refused_in_a_sentence_and_touches_nothing(
     first.close()
     assert assembly.run_node(tmp_path / "node.toml") == 0
     assert not (tmp_path / ".state.part").exists()
+
+
+def test_the_process_of_a_node_reads_each_connection_into_little(begun, tmp_path, monkeypatch):
+    """asyncio has one size for a process, so who embeds a node keeps what it has."""
+    theirs = SSLProtocol.max_size
+    monkeypatch.setattr(SSLProtocol, "max_size", theirs)  # put back when this test is over
+    identity.init(tmp_path)
+    identity.issue(tmp_path, 3)
+    entrance.Contexts(identity.Identity(tmp_path, 3))
+    assert SSLProtocol.max_size == theirs > entrance.READ_BYTES
+
+    monkeypatch.setattr(assembly, "read_little", entrance.read_little)
+    assert assembly.run_node(tmp_path / "node.toml") == 0
+
+    async def held():
+        loop, context = asyncio.get_running_loop(), ssl.create_default_context()
+        made: Any = SSLProtocol(loop, asyncio.Protocol(), context, loop.create_future())
+        made._get_app_transport()._closed = True  # it never had a connection to close
+        return len(made._ssl_buffer)
+
+    assert asyncio.run(held()) == entrance.READ_BYTES
 
 
 def test_a_port_that_is_taken_costs_no_life(tmp_path, begun, capfd):

@@ -28,6 +28,7 @@ class Ear:
 
     def __init__(self):
         self.params, self.control, self.ups, self.refusals = [], [], set(), []
+        self.turns = []  # of links: up or not
 
     def received(self, peer, data):
         self.params.append((peer, data))
@@ -37,6 +38,7 @@ class Ear:
 
     def linked(self, peer, up):
         (self.ups.add if up else self.ups.discard)(peer)
+        self.turns.append(up)
 
     def refused(self, reason, text):
         self.refusals.append((reason, text))
@@ -429,21 +431,37 @@ def greeting(number):
     return struct.pack("<BI4sHQI", 0, 18, b"FLKM", 1, RUN, number)
 
 
-def test_who_hangs_up_right_after_the_greeting_leaves_no_link_behind(certs):
-    """The end of a connection may come while the streams of its greeting still have it."""
-    dials, _ = contexts(certs / "ours", 0)
+@pytest.mark.parametrize("ends", ["closed", "reset"])
+@pytest.mark.parametrize("secure", [True, False])
+def test_who_hangs_up_right_after_the_greeting_leaves_no_link_behind(certs, secure, ends):
+    """The end of a connection may come while the streams of its greeting still have it.
+
+    A reset may also come before the greeting is read: then there is no link, and one more round.
+    """
     place, ear = free_address(), Ear()
-    security = secured(certs / "ours", 1)
+    enough = 3 if secure and ends == "reset" else 10  # most of these come before
+    security = secured(certs / "ours", 1) if secure else None
     node = Tcp(1, place, {0: free_address()}, run=RUN, largest_bytes=999, security=security)
     node.open(ear)
     try:
-        for _ in range(20):
-            with socket.create_connection(place, 5) as raw:
-                caller = dials.wrap_socket(raw, server_hostname="node-1")
-                caller.sendall(greeting(0))
+        for _ in range(200):
+            said = len(ear.turns)
+            with socket.create_connection(place, 5) as caller:
+                if ends == "reset":
+                    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                if secure:
+                    dials, _ = contexts(certs / "ours", 0)
+                    caller = dials.wrap_socket(caller, server_hostname="node-1")
+                caller.sendall(greeting(0)[:-1])
                 caller.recv(23)
+                caller.sendall(greeting(0)[-1:])
                 caller.close()
-            until(lambda: not node.links() and not ear.ups, 5)
+            with suppress(AssertionError):
+                until(lambda said=said: len(ear.turns) > said, 5 if ends == "closed" else 0.2)
+            until(lambda: not node.links() and ear.turns.count(True) == ear.turns.count(False), 5)
+            if ear.turns.count(True) == enough:
+                break
+        assert ear.turns == [True, False] * enough
         assert not ear.refusals
     finally:
         node.close()

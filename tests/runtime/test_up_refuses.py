@@ -159,6 +159,7 @@ def test_a_metrics_port_that_is_taken_ends_a_node_with_a_line_of_json(monkeypatc
         )  # fmt: skip
         for name, value in {
             "hold_little": lambda: None,
+            "read_little": lambda: None,
             "read_node": lambda _: config,
             "read_task": lambda *_: None,
             "use_precision": lambda _: None,

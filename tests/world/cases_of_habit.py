@@ -98,6 +98,16 @@ def leaves_out_whom_it_forgot() -> int:
     return broken_by(_without_notes(FORGOT), plan, asked=26)
 
 
+def saves_all_the_time() -> int:
+    """A node that rests writes the same slot again and again."""
+
+    def change(core: Any, now_s: float, event: Event, effects: list[Effect]) -> list[Effect]:
+        core.saving.slot, core.saving._last_s = -1, float("-inf")
+        return effects
+
+    return broken_by(change, asked=26)
+
+
 def names_another_bringer() -> int:
     """A journal has another as the one who brought a sum without the own part."""
 
@@ -262,6 +272,7 @@ CASES_OF_HABIT: tuple[Callable[[], int], ...] = (
     sends_what_is_no_news,
     leaves_out_whom_it_forgot,
     names_another_bringer,
+    saves_all_the_time,
     leaves_at_once,
     waits_for_one_who_refused,
     waits_for_what_is_there,

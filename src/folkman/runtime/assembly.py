@@ -53,6 +53,7 @@ from folkman.runtime.core.settings import Settings
 from folkman.runtime.disk import FolderDisk, FolderLock, FolderTakenError
 from folkman.runtime.drive import Drive, Home
 from folkman.runtime.durable import read_members_seen, remove_parts, save_members_seen
+from folkman.runtime.entrance import read_little
 from folkman.runtime.identity import Identity, Members, name_of, number_of
 from folkman.runtime.mailbox import Checks
 from folkman.runtime.node import Node, Wire
@@ -421,6 +422,7 @@ def run_node(path: Path, output: "Captured | None" = None) -> int:
     `output` is what libraries print, which the log then has too.
     """
     hold_little()
+    read_little()
     jax.config.update(
         "jax_persistent_cache_min_compile_time_secs", 0.0
     )  # a start that compiles nothing is small

@@ -16,7 +16,16 @@ from typing import TypeAlias
 from folkman.runtime.door import Door
 from folkman.runtime.identity import Identity
 
-__all__ = ["Address", "Contexts", "Entrance", "Reader", "Streams", "connected", "let_go"]
+__all__ = [
+    "Address",
+    "Contexts",
+    "Entrance",
+    "Reader",
+    "Streams",
+    "connected",
+    "let_go",
+    "read_little",
+]
 
 Address: TypeAlias = tuple[str, int]
 Meet: TypeAlias = Callable[["Reader", asyncio.StreamWriter], Awaitable[object]]
@@ -24,8 +33,9 @@ Meet: TypeAlias = Callable[["Reader", asyncio.StreamWriter], Awaitable[object]]
 FIRST_WORD_S = 2.0
 """A stranger that has not sent a byte by then is dropped."""
 READ_BYTES = 65536
-"""What each TLS connection of a node holds to read into. asyncio's own choice, 256 KiB, is 5 MB for
-15 neighbours and 64 strangers' 16 MB."""
+"""What each TLS connection of a node's process holds to read into.
+
+With asyncio's own choice, 256 KiB, 15 neighbours take 3.75 MiB, and 64 strangers 16."""
 NO_HANDLES_S = 1.0
 """How long nobody is let in when the process has no file handles left."""
 
@@ -52,9 +62,12 @@ class Reader(asyncio.StreamReader):
         super().set_exception(exc)
 
     async def rest(self) -> bytes:
-        """Return what has come and was not read, at once; the transport is another's by now."""
+        """Return what has come and was not read, at once; the transport is another's by now.
+
+        Nothing is left of a connection that broke: `gone` tells of it.
+        """
         super().feed_eof()
-        return await self.read()
+        return b"" if self.exception() else await self.read()
 
     def _note_gone(self) -> None:
         if not self.gone.done():
@@ -78,7 +91,6 @@ class Contexts:
 
     def __init__(self, identity: Identity, protocol: str = "") -> None:
         self._identity, self._protocol = identity, protocol
-        SSLProtocol.max_size = READ_BYTES
         self._made: dict[int, tuple[tuple[int, ...], ssl.SSLContext]] = {}  # by kind: age, context
 
     def of(self, kind: int) -> ssl.SSLContext:
@@ -208,13 +220,22 @@ class Entrance:
         met: asyncio.Future[Streams] = self._loop.create_future()
         reader = Reader(self._limit_bytes, self._loop)
 
-        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def begun(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             met.set_result((reader, writer))
 
         await self._loop.connect_accepted_socket(
-            lambda: asyncio.StreamReaderProtocol(reader, connected, loop=self._loop), stranger
+            lambda: asyncio.StreamReaderProtocol(reader, begun, loop=self._loop), stranger
         )
         return await met
+
+
+def read_little() -> None:
+    """Let every TLS connection of this process read into `READ_BYTES`.
+
+    asyncio has one number for all, and makes the buffer before a handshake. So this is for a
+    process that is a node and nothing else, not for one that runs nodes beside work of its own.
+    """
+    SSLProtocol.max_size = READ_BYTES
 
 
 def let_go(error: BaseException | None) -> None:
@@ -230,7 +251,7 @@ def let_go(error: BaseException | None) -> None:
 def _hung_up(stranger: socket.socket) -> bool:
     """Tell whether a socket that can be read has come to its end: there is no word to answer.
 
-    A handshake with it would fail, after it has taken a quarter of a megabyte.
+    A handshake with it would fail, after it has taken an eighth of a megabyte.
     """
     try:
         return not stranger.recv(1, socket.MSG_PEEK)

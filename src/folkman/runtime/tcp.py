@@ -359,12 +359,12 @@ class TcpTransport:
         if peer.link is not None:  # a half-open one: the peer has dialled anew
             peer.link.give_up()
         peer.link, peer.sent_s = link, self._loop.time()
-        self._note_link(number, up=True)
-        transport.set_protocol(link)
-        link.data_received(await reader.rest())  # what came with the greeting
-        reader.gone.add_done_callback(lambda _: link.eof_received())
         writing = self._loop.create_task(self._write(peer, link))
         try:
+            self._note_link(number, up=True)
+            transport.set_protocol(link)
+            link.data_received(await reader.rest())  # what came with the greeting
+            reader.gone.add_done_callback(lambda _: link.eof_received())
             await link.ended
         finally:
             writing.cancel()

@@ -34,9 +34,8 @@ class Beat:
         """Begin the next slot, if the last is over and its time has come."""
         if core.is_in_slot:
             return
-        core.saving.now_and_then(
-            now_s
-        )  # before the rest, not after it: a kill costs what is unsaved
+        # Before the rest, not after it: a kill costs what is unsaved.
+        core.saving.now_and_then(now_s)
         if now_s >= self._due_s:
             self.begin(core, now_s)
 

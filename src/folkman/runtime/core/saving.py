@@ -26,9 +26,10 @@ class Saving:
         self._ticket = 0
         self._under_way: int | None = None
         self._steps = 0  # in the save that is under way
+        self._slot = 0  # in it too
         self._last_s = 0.0
         self.not_before_s = float("-inf")  # of the next one that must succeed
-        self.steps = 0  # in the state on disk
+        self.slot, self.steps = -1, 0  # in the state on disk; -1: of an earlier process
         self.succeeded = 0  # the ticket of the last save that the disk took
 
     @property
@@ -41,8 +42,9 @@ class Saving:
         self._last_s, self.steps = now_s, self._node.steps
 
     def now_and_then(self, now_s: float) -> None:
-        """Save the newest state if it is time; between two slots."""
-        if self.is_idle and now_s - self._last_s >= self._every_s:
+        """Save the newest state if it is time and a slot was lived since; between two slots."""
+        lived = self._node.slot != self.slot
+        if lived and self.is_idle and now_s - self._last_s >= self._every_s:
             self._last_s = now_s
             self.start(with_state=True)
 
@@ -60,16 +62,17 @@ class Saving:
         if arrays is None and life is None and final is None:
             return None
         self._ticket += 1
-        self._under_way, self._steps = self._ticket, self.steps
+        self._under_way, self._slot, self._steps = self._ticket, self.slot, self.steps
         if arrays is not None:
-            self._steps = int(arrays["counters"][1])
+            self._slot, self._steps = (int(each) for each in arrays["counters"][:2])
         self._hands.do(Save(self._ticket, arrays, life, final))
         return self._ticket
 
     def saved(self, ticket: int) -> None:
         """Take notice that a save would survive a power cut."""
         if ticket == self._under_way:
-            self._under_way, self.steps, self.succeeded = None, self._steps, ticket
+            self._under_way, self.succeeded = None, ticket
+            self.slot, self.steps = self._slot, self._steps
             self._hands.counts["saves"] += 1
 
     def failed(self, ticket: int, text: str, now_s: float) -> None:

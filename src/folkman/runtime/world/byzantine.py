@@ -47,9 +47,12 @@ __all__ = ["MENU", "Lie", "lie_of"]
 
 WITHIN_LIMITS = 9e5
 """Of a poisoned parameter; a mailbox refuses those beyond 1e6."""
-NOT_FINITE, BEYOND = 0.25, 0.35
-"""Of the poisoned messages: so many have a number that is none; of the others, up to this share, so
-many have one that is beyond the limits."""
+NOT_FINITE = 0.25
+"""This share of the poisoned messages has a number that is not finite."""
+TOO_LARGE = 0.1
+"""This share has a number beyond the limits."""
+SUMS_TOO_LARGE = 0.25
+"""This share of the poisoned sums has one; sums of whole numbers have none."""
 CLAIMED_S = 1e3
 """For so long one that lies about its rate claims the band."""
 FLOOD = 20
@@ -211,7 +214,7 @@ def _poisoned(lie: Lie, peer: int, message: Message) -> list[Message]:
     del peer
     signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in message.params])
     kind = lie.draws.random()
-    if kind < BEYOND:
+    if kind < NOT_FINITE + TOO_LARGE:
         signs[0] = np.nan if kind < NOT_FINITE else 10.0
     return [message._replace(params=(signs * WITHIN_LIMITS).astype(message.params.dtype))]
 
@@ -220,7 +223,7 @@ def _poisoned_sum(lie: Lie, peer: int, carried: Carried) -> list[Carried]:
     if carried.entries is None:
         return [lie.inner(carried, lambda message: _poisoned(lie, peer, message)[0])]
     signs = np.array([lie.draws.choice((-1.0, 1.0)) for _ in carried.entries])
-    if not carried.bits and lie.draws.random() < NOT_FINITE:
+    if not carried.bits and lie.draws.random() < SUMS_TOO_LARGE:
         signs[0] = 10.0
     return [carried._replace(entries=(signs * WITHIN_LIMITS).astype(carried.entries.dtype))]
 

@@ -55,6 +55,7 @@ class _Disk:
         self.taken = self.refused = 0
         self.steps: int | None = None
         self.slot = slot  # the next to live
+        self.slots: tuple[int, int] = (-1, -1)  # it, in the state being saved and in the last saved
         self.said = said  # number of the last message before this process
         self.noted: dict[int, int] = {}  # number of a message in the journal -> its slot
         self.forgotten = 0  # members, by the journal
@@ -89,11 +90,12 @@ class Saves(Invariant):
         self._learn(seen, of, now_s)
         if of.steps is None and core.phase is not Phase.START:
             of.state_s, of.steps = now_s, int(core.node.steps)
+        self._look_at_notes(seen, of)
         for save in seen.of(Save):
             self._look_at(seen, of, save, now_s)
         if seen.of(Compute) and not seen.world.setting.counts_on:
             late = now_s - of.state_s > seen.world.setting.settings.save_every_s + 1e-6
-            if late and not of.open:
+            if late and not of.open and of.slot != of.slots[1]:
                 raise broken(self, f"node {number} has saved nothing for {now_s - of.state_s} s")
         if core.phase is Phase.WRITE and not of.open:
             raise broken(self, f"node {number} has a result, its disk is idle, and it waits")
@@ -103,7 +105,6 @@ class Saves(Invariant):
             raise broken(self, f"node {number} ends in the middle of a save")
         if seen.of(Finish):
             self._look_at_last(seen, of, core, now_s)
-        self._look_at_notes(seen, of)
         for said in seen.of(Health):
             counts: Any = said.facts["counts"]
             told = counts["saves"], counts["saves_failed"], said.facts["saved_steps"]
@@ -120,7 +121,8 @@ class Saves(Invariant):
         if isinstance(event, Saved) and event.ticket in of.open:
             steps = of.open.pop(event.ticket)
             of.taken += 1
-            of.steps = of.steps if steps is None else steps
+            if steps is not None:
+                of.steps, of.slots = steps, (of.slots[0], of.slots[0])
         elif isinstance(event, SaveFailed) and event.ticket in of.open:
             del of.open[event.ticket]
             of.refused, of.failed_s = of.refused + 1, now_s
@@ -136,7 +138,10 @@ class Saves(Invariant):
             raise broken(self, f"node {number} does not give its disk a second")
         of.open[save.ticket] = None if save.state is None else int(save.state["counters"][STEPS])
         if save.state is not None:
-            of.state_s = now_s
+            again = of.slots[1] == of.slot and not seen.world.setting.counts_on
+            if again and core.phase is Phase.LEARN:  # type: ignore[union-attr]
+                raise broken(self, f"node {number} saves twice that slot {of.slot} is the next")
+            of.state_s, of.slots = now_s, (of.slot, of.slots[1])
 
     def _look_at_last(self, seen: Seen, of: _Disk, core: Any, now_s: float) -> None:
         """See that who ends well has saved where it is, if its disk and its time allowed it.
