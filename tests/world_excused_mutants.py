@@ -122,11 +122,6 @@ SAME = {
         "comparison: < -> <=",
     ): "they differ in one number of a life that nobody reaches",
     (
-        "core/hearing.py",
-        "self.qualities[peer] = body.links.get(core.node.index, (0.0, 0.0))",
-        "constant: 0.0 -> 1.0",
-    ): "nothing reads what a neighbour says is lost of a link that it has not measured",
-    (
         "mailbox.py",
         "self._note(error.node - self._first_sender, error.sequence or 0)",
         "constant: 0 -> 1",
@@ -365,11 +360,6 @@ OUT_OF_REACH = {
         "self._begun = False",
         "statement dropped",
     ): "it counts where senders hold back, on graphs that change; no schedule has one",
-    (
-        "durable.py",
-        'if fingerprint is not None and notes.get("fingerprint") != fingerprint:',
-        "comparison: is not -> is",
-    ): "no schedule gives a node the state of another run; tests/runtime/test_durable.py does",
     (
         "node.py",
         "if not 0 <= index < len(shares):",
