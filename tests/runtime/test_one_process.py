@@ -94,8 +94,8 @@ def test_a_second_node_in_a_folder_is_refused_in_a_sentence_and_touches_nothing(
 
 def test_the_process_of_a_node_reads_each_connection_into_little(begun, tmp_path, monkeypatch):
     """asyncio has one size for a process, so who embeds a node keeps what it has."""
-    theirs = SSLProtocol.max_size
-    monkeypatch.setattr(SSLProtocol, "max_size", theirs)  # put back when this test is over
+    theirs = 4 * entrance.READ_BYTES
+    monkeypatch.setattr(SSLProtocol, "max_size", theirs)  # other tests may have begun a node here
     identity.init(tmp_path)
     identity.issue(tmp_path, 3)
     entrance.Contexts(identity.Identity(tmp_path, 3))
